@@ -1,0 +1,35 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test test-engines check clean
+
+# The main job on a real trained drafter: look at it, upgrade it, check the result.
+demo: $(VENV)/demo.stamp
+	@$(BIN)/python -m eagleconv.demo
+
+test: $(VENV)/test.stamp check
+	$(BIN)/python -m pytest -q
+
+check: $(VENV)/test.stamp
+	$(BIN)/ruff check eagleconv tests fixtures benchmarks
+	$(BIN)/mypy
+
+# Real vLLM on CPU, in an environment of its own.
+test-engines:
+	tests/engines/install.sh
+	OMP_NUM_THREADS=1 .venv-engines/bin/python -m pytest tests/engines -q -o addopts=
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/demo.stamp: $(VENV)/bin/python pyproject.toml
+	$(BIN)/pip install -q -e .
+	@touch $@
+
+$(VENV)/test.stamp: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/pip install -q -c constraints.txt -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .venv-engines .cache

@@ -1,0 +1,1 @@
+"""Bytes: headers, ranges, pickles, the Hub, and the atomic writer. Knows nothing of EAGLE."""

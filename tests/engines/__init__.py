@@ -1,0 +1,1 @@
+"""Contract tests against real vLLM on CPU. They run in .venv-engines (see install.sh)."""
