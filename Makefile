@@ -6,13 +6,13 @@ BIN := $(VENV)/bin
 
 # The main job on a real trained drafter: look at it, upgrade it, check the result.
 demo: $(VENV)/demo.stamp
-	@$(BIN)/python -m eagleconv.demo
+	$(BIN)/eagleconv inspect fixtures/smollm2-135m-eagle3
 
 test: $(VENV)/test.stamp check
 	$(BIN)/python -m pytest -q
 
 check: $(VENV)/test.stamp
-	$(BIN)/ruff check eagleconv tests fixtures benchmarks
+	$(BIN)/ruff check .
 	$(BIN)/mypy
 
 # Real vLLM on CPU, in an environment of its own.

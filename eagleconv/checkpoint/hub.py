@@ -144,7 +144,7 @@ def open_hub(text: str, repo: str, revision: str, *, weights: bool) -> Checkpoin
     utils: Any = import_module("huggingface_hub.utils")  # its names are not declared as public
     if not sys.stderr.isatty():
         utils.disable_progress_bars()
-    if constants.is_offline_mode():
+    if constants.HF_HUB_OFFLINE:
         return _open_download(text, repo, revision, offline=True)
     with hub_errors(text, repo, revision):
         info = HfApi().model_info(repo, revision=revision or None, files_metadata=True)

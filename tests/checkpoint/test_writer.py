@@ -181,7 +181,8 @@ def test_shards_and_index(tmp_path: Path) -> None:
 
 
 def test_umask_and_mode_of_an_empty_directory_are_kept(tmp_path: Path, file_system: str) -> None:
-    (tmp_path / "out").mkdir(mode=0o750)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out").chmod(0o770)
     old = os.umask(0o027)
     try:
         for name in ("out", "new"):
@@ -191,7 +192,7 @@ def test_umask_and_mode_of_an_empty_directory_are_kept(tmp_path: Path, file_syst
     finally:
         os.umask(old)
     modes = [(tmp_path / n).stat().st_mode & 0o777 for n in ("out", "new", "out/a", "new/a")]
-    assert [oct(mode) for mode in modes] == ["0o750", "0o750", "0o640", "0o640"]
+    assert [oct(mode) for mode in modes] == ["0o770", "0o750", "0o640", "0o640"]
 
 
 # --- destinations -----------------------------------------------------------------------------
