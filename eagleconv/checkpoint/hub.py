@@ -293,3 +293,15 @@ def _status_error(text: str, status: int) -> SourceError:
             f"{text}: the Hub has a problem of its own ({status})", "try again later"
         )
     return SourceError(f"{text}: the Hub answered with status {status}", "check the name")
+
+
+def download_config(repo: str, revision: str) -> str:
+    """Download a repository's config.json into the cache and return its path.
+
+    Raises:
+        SourceError: It cannot be had.
+    """
+    from huggingface_hub import hf_hub_download
+
+    with hub_errors(repo, repo, revision):
+        return str(hf_hub_download(repo, CONFIG, revision=revision or None))

@@ -115,7 +115,7 @@ def read_ids(
         return fact(top, "read", "eagleconv.json says the top level holds boundaries", top_key)
     if top is not None and nested is not None:
         if [i + 1 for i in nested] == list(top):
-            why = "top level and eagle_config differ by exactly one, so they are boundaries and outputs"
+            why = "top level and eagle_config differ by exactly one: boundaries and outputs"
             return fact(top, "read", why, top_key)
         if list(top) != list(nested):
             return Question(

@@ -1,0 +1,193 @@
+"""Read a checkpoint into the canonical drafter: facts with origins, tensors, open questions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from eagleconv.checkpoint.checkpoint import Checkpoint
+from eagleconv.drafter.config_facts import Reader
+from eagleconv.drafter.evidence import Candidate, candidates
+from eagleconv.drafter.facts import FACT_NAMES, DrafterSpec, Fact, Question, Trap, variant_words
+from eagleconv.drafter.families import recognise
+from eagleconv.drafter.layouts import LAYOUTS
+from eagleconv.drafter.names import to_canonical
+from eagleconv.errors import ConversionError, OpenQuestions, SourceError
+from eagleconv.target.config import TargetConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What the user says the weights were trained with. None: not said.
+
+    Attributes:
+        norm_output_meaning: `feedback` (vLLM, SGLang, TorchSpec) or `head` (SpecForge <= 0.2.0).
+        norm_before_residual: True for a normed residual.
+        aux_layers: Boundaries separated by commas, or `default`.
+        rope_theta: The base the trainer rotated with.
+        rope_scaling: The scaling it used, a dict, or {} for none.
+        mask_token_id: P-EAGLE's mask token.
+        attention_window: 0 for full attention, else the window in tokens.
+        d2t_meaning: `offset` or `absolute`.
+    """
+
+    norm_output_meaning: str | None = None
+    norm_before_residual: bool | None = None
+    aux_layers: str | None = None
+    rope_theta: float | None = None
+    rope_scaling: Mapping[str, Any] | None = None
+    mask_token_id: int | None = None
+    attention_window: int | None = None
+    d2t_meaning: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedTensor:
+    """A tensor that follows from another one."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drafter:
+    """A checkpoint, understood.
+
+    Attributes:
+        checkpoint: The opened files.
+        candidates: The layouts it can be, each with evidence; never empty.
+        facts: Every fact by name; open ones have origin `open`.
+        questions: What stays open, one per fact.
+        traps: What is known to go wrong with such files.
+        tensors: Canonical name -> stored name.
+        dropped: Stored name -> the rule that drops it.
+        derived: Canonical name -> tensor that follows from others and replaces the stored one.
+        config: The config at the level of flat layouts (speculators' nested keys lifted).
+        target: The target's config, if one was given.
+    """
+
+    checkpoint: Checkpoint
+    candidates: tuple[Candidate, ...]
+    facts: Mapping[str, Fact]
+    questions: tuple[Question, ...]
+    traps: tuple[Trap, ...]
+    tensors: Mapping[str, str]
+    dropped: Mapping[str, str]
+    derived: Mapping[str, DerivedTensor] = field(default_factory=dict)
+    target: TargetConfig | None = None
+
+    @property
+    def layout_names(self) -> tuple[str, ...]:
+        """Names of the possible layouts."""
+        return tuple(c.layout.name for c in self.candidates)
+
+    @property
+    def producers(self) -> tuple[str, ...]:
+        """Possible producers, each once."""
+        return tuple(dict.fromkeys(c.layout.producer for c in self.candidates))
+
+    @property
+    def variant(self) -> str:
+        """The variant in words."""
+        return variant_words(self.facts)
+
+    def spec(self) -> DrafterSpec:
+        """Return the facts as a whole.
+
+        Raises:
+            OpenQuestions: Some fact is open.
+        """
+        if self.questions:
+            raise OpenQuestions(
+                f"{self.checkpoint.source}: {len(self.questions)} "
+                f"question{'s' if len(self.questions) > 1 else ''} the files leave open",
+                tuple(q.line() for q in self.questions),
+                "answer all of them in one call",
+            )
+        values = {name: self.facts[name].value for name in FACT_NAMES}
+        return DrafterSpec(**values, origins=dict(self.facts))
+
+
+def read_drafter(
+    checkpoint: Checkpoint,
+    declared: Declared | None = None,
+    target: TargetConfig | None = None,
+) -> Drafter:
+    """Understand a checkpoint.
+
+    Args:
+        checkpoint: From `open_source`.
+        declared: What the user says of it.
+        target: Settles layer count and vocabulary.
+
+    Raises:
+        SourceError: It is no EAGLE-3 drafter of a known layout, or its tensors contradict it.
+    """
+    declared = declared or Declared()
+    config, names = checkpoint.config, tuple(checkpoint.tensors)
+    family = recognise(config, names)
+    if family is not None:
+        raise SourceError(f"{checkpoint.source} is {family.name}", family.reason)
+    found = candidates(config, names, LAYOUTS)
+    if not found:
+        raise SourceError(
+            f"{checkpoint.source} fits no known layout of EAGLE-3 drafters "
+            f"(architectures {config.get('architectures')}, first tensors {list(names)[:3]})",
+            "see `eagleconv inspect --help` for the layouts, or report the producer",
+        )
+    tensors, dropped = _canonical_tensors(checkpoint, found)
+    reader = Reader(checkpoint, found, tensors, declared, target)
+    facts = reader.facts()
+    return Drafter(
+        checkpoint,
+        found,
+        facts,
+        tuple(reader.questions),
+        tuple(reader.traps),
+        tensors,
+        dropped | reader.dropped,
+        reader.derived,
+        target,
+    )
+
+
+def _canonical_tensors(
+    checkpoint: Checkpoint, found: tuple[Candidate, ...]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Account for every stored tensor under one of the candidates' tables."""
+    tensors: dict[str, str] = {}
+    dropped: dict[str, str] = {}
+    quantized = checkpoint.config.get("quantization_config") is not None
+    for name in checkpoint.tensors:
+        row = next(
+            (r for c in found if (r := to_canonical(name, c.layout.names)) is not None), None
+        )
+        if row is None:
+            raise SourceError(
+                f"{checkpoint.source}: tensor {name!r} is not part of the "
+                f"{' / '.join(c.layout.name for c in found)} layout",
+                "every tensor must be accounted for; nothing is dropped unseen",
+            )
+        canonical, rule = row
+        if canonical is None:
+            dropped[name] = rule.reason
+            continue
+        suffix = canonical.rsplit(".", 1)[-1]
+        if suffix not in ("weight", "bias", *("d2t", "t2d", "mask_hidden")) and not quantized:
+            raise SourceError(
+                f"{checkpoint.source}: tensor {name!r} belongs to a quantised layer, but "
+                "config.json has no quantization_config",
+                "add the quantization_config the checkpoint was written with",
+            )
+        if canonical in tensors:
+            raise SourceError(
+                f"{checkpoint.source}: tensors {tensors[canonical]!r} and {name!r} are both "
+                f"{canonical}",
+                "keep one of them",
+            )
+        tensors[canonical] = name
+    return tensors, dropped
+
+
+__all__ = ["ConversionError", "Declared", "DerivedTensor", "Drafter", "read_drafter"]

@@ -1,0 +1,88 @@
+"""The target's config as a drafter sees it."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from eagleconv.checkpoint.json_file import load_object
+from eagleconv.checkpoint.source import parse_hub_id
+from eagleconv.errors import SourceError
+
+#: Where wrappers (vision, audio) keep the config of their language model.
+NESTED: tuple[str, ...] = ("text_config", "llm_config", "language_config", "thinker_config")
+
+
+@dataclass(frozen=True, slots=True)
+class TargetConfig:
+    """What a drafter needs to know of its target.
+
+    Attributes:
+        name: As the user named it.
+        model_type: Of the language model.
+        num_layers: Decoder layers n; boundaries run from 0 to n.
+        hidden_size: H.
+        vocab_size: V.
+    """
+
+    name: str
+    model_type: str
+    num_layers: int
+    hidden_size: int
+    vocab_size: int
+
+
+def read_target(text: str) -> TargetConfig:
+    """Read a target's config from a directory, a config.json, or the Hub.
+
+    Raises:
+        SourceError: It cannot be read, or says less than a drafter needs.
+    """
+    path = os.path.join(text, "config.json") if os.path.isdir(text) else text
+    if not os.path.exists(text):
+        hub_id = parse_hub_id(text)
+        if hub_id is None:
+            raise SourceError(
+                f"target {text}: no such file or directory, and not a Hub id",
+                "give a directory, a config.json, org/name or hf://org/name@revision",
+            )
+        from eagleconv.checkpoint.hub import download_config
+
+        path = download_config(hub_id.repo, hub_id.revision)
+    try:
+        with open(path, "rb") as file:
+            config = load_object(file.read(), f"target {path}")
+    except OSError as error:
+        raise SourceError(f"target {path} cannot be read: {error.strerror}") from None
+    return target_of(config, text)
+
+
+def target_of(config: Mapping[str, Any], name: str) -> TargetConfig:
+    """Read the facts from a parsed config, inside wrappers too.
+
+    Raises:
+        SourceError: A number is missing, or the config is a drafter's.
+    """
+    if "draft_vocab_size" in config or "speculators_model_type" in config:
+        raise SourceError(f"target {name} is a drafter itself", "give the model it drafts for")
+    text: Mapping[str, Any] = config
+    while "num_hidden_layers" not in text:
+        inner = next((text[k] for k in NESTED if isinstance(text.get(k), dict)), None)
+        if inner is None:
+            break
+        text = inner
+    values = {}
+    for key in ("num_hidden_layers", "hidden_size", "vocab_size"):
+        value = text.get(key, config.get(key))
+        if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+            raise SourceError(
+                f"target {name}: config.json says no usable {key}", "give the target's own config"
+            )
+        values[key] = value
+    return TargetConfig(
+        name,
+        str(text.get("model_type", config.get("model_type", ""))),
+        values["num_hidden_layers"],
+        values["hidden_size"],
+        values["vocab_size"],
+    )
