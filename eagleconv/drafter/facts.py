@@ -169,6 +169,25 @@ class DrafterSpec:
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "origins"}
 
 
+@dataclass(frozen=True, slots=True)
+class TargetConfig:
+    """What a drafter needs to know of its target.
+
+    Attributes:
+        name: As the user named it.
+        model_type: Of the language model.
+        num_layers: Decoder layers n; boundaries run from 0 to n.
+        hidden_size: H.
+        vocab_size: V.
+    """
+
+    name: str
+    model_type: str
+    num_layers: int
+    hidden_size: int
+    vocab_size: int
+
+
 #: Names of the facts, in the order in which a person wants to read them.
 FACT_NAMES: tuple[str, ...] = tuple(f.name for f in fields(DrafterSpec) if f.name != "origins")
 

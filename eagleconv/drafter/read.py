@@ -2,52 +2,24 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from eagleconv.checkpoint.checkpoint import Checkpoint
 from eagleconv.drafter.config_facts import Reader
+from eagleconv.drafter.declared import Declared, DerivedTensor
 from eagleconv.drafter.evidence import Candidate, candidates
-from eagleconv.drafter.facts import FACT_NAMES, DrafterSpec, Fact, Question, Trap, variant_words
+from eagleconv.drafter.facts import (
+    FACT_NAMES,
+    DrafterSpec,
+    Fact,
+    Question,
+    TargetConfig,
+    Trap,
+    variant_words,
+)
 from eagleconv.drafter.families import recognise
 from eagleconv.drafter.layouts import LAYOUTS
 from eagleconv.drafter.names import to_canonical
-from eagleconv.errors import ConversionError, OpenQuestions, SourceError
-from eagleconv.target.config import TargetConfig
-
-
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """What the user says the weights were trained with. None: not said.
-
-    Attributes:
-        norm_output_meaning: `feedback` (vLLM, SGLang, TorchSpec) or `head` (SpecForge <= 0.2.0).
-        norm_before_residual: True for a normed residual.
-        aux_layers: Boundaries separated by commas, or `default`.
-        rope_theta: The base the trainer rotated with.
-        rope_scaling: The scaling it used, a dict, or {} for none.
-        mask_token_id: P-EAGLE's mask token.
-        attention_window: 0 for full attention, else the window in tokens.
-        d2t_meaning: `offset` or `absolute`.
-    """
-
-    norm_output_meaning: str | None = None
-    norm_before_residual: bool | None = None
-    aux_layers: str | None = None
-    rope_theta: float | None = None
-    rope_scaling: Mapping[str, Any] | None = None
-    mask_token_id: int | None = None
-    attention_window: int | None = None
-    d2t_meaning: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DerivedTensor:
-    """A tensor that follows from another one."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    data: bytes
-    reason: str
+from eagleconv.errors import OpenQuestions, SourceError
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +160,3 @@ def _canonical_tensors(
             )
         tensors[canonical] = name
     return tensors, dropped
-
-
-__all__ = ["ConversionError", "Declared", "DerivedTensor", "Drafter", "read_drafter"]

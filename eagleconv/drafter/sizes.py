@@ -65,7 +65,7 @@ def heads(shapes: Shapes, get: Get, hidden: int, where: str) -> tuple[Fact, Fact
     kv, kv_key = get("num_key_value_heads")
     if kv is not None and kv * dim != k_rows:
         raise SourceError(
-            f"{where}: k_proj has {k_rows} rows, but config.json says {kv} key/value heads of {dim}",
+            f"{where}: k_proj has {k_rows} rows, config.json says {kv} key/value heads of {dim}",
             "correct num_key_value_heads",
         )
     why = f"q_proj has {q_rows} rows, k_proj {k_rows}"

@@ -5,6 +5,8 @@ Source of the convention: vLLM 0.32.0 `models/llama_eagle3.py`, SGLang 0.5.23
 vocabulary by frequency, so ids need not ascend and offsets may be negative.
 """
 
+from __future__ import annotations  # array[int] is a type for checkers only before 3.12
+
 import struct
 import sys
 from array import array

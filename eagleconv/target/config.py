@@ -2,34 +2,15 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from eagleconv.checkpoint.json_file import load_object
 from eagleconv.checkpoint.source import parse_hub_id
+from eagleconv.drafter.facts import TargetConfig
 from eagleconv.errors import SourceError
 
 #: Where wrappers (vision, audio) keep the config of their language model.
 NESTED: tuple[str, ...] = ("text_config", "llm_config", "language_config", "thinker_config")
-
-
-@dataclass(frozen=True, slots=True)
-class TargetConfig:
-    """What a drafter needs to know of its target.
-
-    Attributes:
-        name: As the user named it.
-        model_type: Of the language model.
-        num_layers: Decoder layers n; boundaries run from 0 to n.
-        hidden_size: H.
-        vocab_size: V.
-    """
-
-    name: str
-    model_type: str
-    num_layers: int
-    hidden_size: int
-    vocab_size: int
 
 
 def read_target(text: str) -> TargetConfig:

@@ -1,0 +1,156 @@
+"""Rotary positions: three spellings in a config, and trainers that ignored them.
+
+Precedence in transformers 5.19 (`modeling_rope_utils.py:752-781`, run): a non-empty `rope_scaling`
+replaces `rope_parameters`; the base is the one inside it, else `rope_theta`, else 10000.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from eagleconv.drafter.facts import Fact, Question, Rope
+from eagleconv.drafter.layouts.layout import RopeRule
+
+Get = Callable[[str], tuple[Any, str]]
+
+
+def normal_scaling(raw: Any) -> dict[str, Any] | None:
+    """Return a scaling dict without its base, under the new key names; None where there is none."""
+    if not isinstance(raw, Mapping):
+        return None
+    scaling = {k: v for k, v in raw.items() if k not in ("rope_theta", "partial_rotary_factor")}
+    old = scaling.pop("type", None)
+    kind = scaling.pop("rope_type", None) or old or "default"
+    if kind in ("default", None) and not scaling:
+        return None
+    return {"rope_type": kind, **scaling}
+
+
+def read_rope(
+    get: Get,
+    rules: Sequence[tuple[str, RopeRule]],
+    default_theta: float,
+    theta: float | None,
+    scaling: Mapping[str, Any] | None,
+) -> tuple[Fact, list[Question]]:
+    """Decide what the drafter rotates with.
+
+    Args:
+        get: Gives an item of the config and its key.
+        rules: For every possible layout, its producer and what that trainer did with the keys.
+        default_theta: Base of the `model_type` where no key says one.
+        theta, scaling: Declared by the user, or None.
+
+    Returns:
+        The fact and the questions that stay open.
+    """
+    parameters, _ = get("rope_parameters")
+    old, _ = get("rope_scaling")
+    top, _ = get("rope_theta")
+    partial, _ = get("partial_rotary_factor")
+    questions = []
+    nested = isinstance(parameters, Mapping) and any(
+        isinstance(v, Mapping) for v in parameters.values()
+    )
+    places = {
+        "rope_parameters.rope_theta": parameters.get("rope_theta")
+        if isinstance(parameters, Mapping)
+        else None,
+        "rope_scaling.rope_theta": old.get("rope_theta") if isinstance(old, Mapping) else None,
+        "rope_theta": top,
+    }
+    if partial is None and isinstance(parameters, Mapping):
+        partial = parameters.get("partial_rotary_factor")
+    bases = {k: float(v) for k, v in places.items() if isinstance(v, int | float)}
+    shapes = [
+        s for raw in (old, parameters) if not nested and (s := normal_scaling(raw)) is not None
+    ]
+    if scaling is None and nested:
+        questions.append(
+            Question(
+                "rope scaling",
+                "rope_parameters has one entry per attention type, which no drafter class reads.",
+                "--rope-scaling '{...}' (or '{}' for none) and --rope-theta",
+            )
+        )
+    if scaling is None and len(shapes) == 2 and shapes[0] != shapes[1]:
+        questions.append(
+            Question(
+                "rope scaling",
+                f"rope_scaling says {shapes[0]}, rope_parameters {shapes[1]}.",
+                "--rope-scaling with the one the weights were trained with, as JSON",
+            )
+        )
+    used = (normal_scaling(scaling) if scaling is not None else None) or (
+        shapes[0] if scaling is None and shapes else None
+    )
+    if theta is not None:
+        base = Fact(float(theta), "user", "declared by --rope-theta", tuple(bases))
+    elif len(set(bases.values())) > 1:
+        said = ", ".join(f"{k} {v:g}" for k, v in bases.items())
+        questions.append(
+            Question(
+                "rope theta",
+                f"The rope base is written twice, differently: {said}.",
+                "--rope-theta BASE",
+            )
+        )
+        base = Fact(None, "open", said)
+    elif bases:
+        base = Fact(next(iter(bases.values())), "read", "config.json", tuple(bases))
+    else:
+        base = Fact(float(default_theta), "default", "no rope_theta; the default of model_type")
+    if theta is None and base.value is not None and base.value != 10000.0:
+        doubt = [(p, r) for p, r in rules if _ignores(r, used)]
+        if doubt:
+            producer, rule = doubt[0]
+            questions.append(
+                Question(
+                    "rope theta",
+                    f"config.json says rope base {base.value:g}, which engines use; {producer}: "
+                    f"{rule.why}.",
+                    f"--rope-theta {base.value:g} or --rope-theta 10000",
+                )
+            )
+    if scaling is None and used is not None:
+        ignoring = [(p, r) for p, r in rules if r.scaling == "ignored"]
+        if ignoring:
+            producer, rule = ignoring[0]
+            questions.append(
+                Question(
+                    "rope scaling",
+                    f"config.json says rope scaling {used}, which engines use; {producer}: "
+                    f"{rule.why}.",
+                    "--rope-scaling '{}' (as trained) or --rope-scaling with the same dict",
+                )
+            )
+    rope = Rope(base.value if base.value is not None else 0.0, used, float(partial or 1.0))
+    origin = "user" if theta is not None or scaling is not None else base.origin
+    return Fact(rope, origin, base.why, base.keys), questions
+
+
+def _ignores(rule: RopeRule, scaling: Mapping[str, Any] | None) -> bool:
+    if rule.theta == "ignored":
+        return True
+    if rule.theta == "ignored unless mrope":
+        return not (scaling and "mrope_section" in scaling)
+    return rule.theta == "ignored with scaling" and scaling is not None
+
+
+def write_rope(rope: Rope) -> dict[str, Any]:
+    """Return the config items of a rope, both spellings identical.
+
+    `rope_scaling` is left out (None here) where there is no scaling: a non-empty one replaces
+    `rope_parameters`, an empty one says nothing.
+    """
+    scaling = dict(rope.scaling) if rope.scaling else {"rope_type": "default"}
+    both: dict[str, Any] = {"rope_theta": rope.theta, **scaling}
+    if rope.partial_rotary_factor != 1.0:
+        both["partial_rotary_factor"] = rope.partial_rotary_factor
+    return {
+        "rope_parameters": both,
+        "rope_theta": rope.theta,
+        "rope_scaling": dict(both) if rope.scaling else None,
+        "partial_rotary_factor": (
+            rope.partial_rotary_factor if rope.partial_rotary_factor != 1.0 else None
+        ),
+    }
