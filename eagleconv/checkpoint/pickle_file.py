@@ -125,7 +125,7 @@ class PickleReader:
             if tensor.numel() == 0:
                 return memoryview(b"")
             flat = tensor.contiguous().reshape(-1).view(torch.uint8)
-            self._name, self._view = name, memoryview(flat.numpy())
+            self._name, self._view = name, flat.numpy().data
         return self._view
 
 

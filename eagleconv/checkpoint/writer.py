@@ -99,6 +99,11 @@ class OutputDirectory:
             if self._work is not None:
                 self._work.remove()
 
+    @property
+    def records(self) -> Mapping[str, FileRecord]:
+        """Digest and size of every file added so far."""
+        return self._records
+
     def add_bytes(self, name: str, data: bytes) -> FileRecord:
         """Write a small file."""
         return self._write(name, len(data), lambda stream: stream.put(data))

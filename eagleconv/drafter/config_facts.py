@@ -1,13 +1,14 @@
 """Decide every fact of a drafter: tensors first, config keys as each possible producer meant them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from eagleconv.checkpoint.checkpoint import Checkpoint
 from eagleconv.checkpoint.dtypes import CONFIG_NAMES
 from eagleconv.drafter import aux_layers, meanings, sizes, vocabulary
 from eagleconv.drafter.declared import Declared, DerivedTensor
-from eagleconv.drafter.evidence import Candidate, lookup
+from eagleconv.drafter.evidence import Candidate, lookup, present
 from eagleconv.drafter.facts import AuxLayers, Fact, Origin, Question, TargetConfig, Trap
 from eagleconv.drafter.model_types import MODEL_TYPE_DEFAULTS
 from eagleconv.drafter.model_types import SOURCE as DEFAULTS_SOURCE
@@ -253,6 +254,9 @@ class Reader:
             self.questions.append(fact)
             fact = Fact(AuxLayers(count, None, "default"), "open", fact.text)
         else:
+            recorded = lookup(self.checkpoint.manifest or {}, "aux_layers.rule")
+            if self.ours and fact.origin == "read" and recorded in ("default", "explicit"):
+                fact = replace(fact, value=replace(fact.value, rule=recorded))
             aux_layers.check(fact.value, layers, count)
         return {"aux": fact, **out}
 
@@ -486,11 +490,11 @@ class Reader:
         """P-EAGLE needs a mask token id, which SpecForge never writes."""
         value, key = self.get("mask_token_id")
         if value is None:
-            value, key = self.checkpoint.side_data.get("peagle_mask_token_id"), "training_state.pt"
+            value, key = self.checkpoint.side_data.get("peagle_mask_token_id"), "the side file"
         if self.declared.mask_token_id is not None:
             return Fact(self.declared.mask_token_id, "user", "declared by --mask-token-id")
         if not parallel or value is not None:
-            return Fact(value if parallel else None, "read", key or "chain drafting")
+            return Fact(value, "read", key) if parallel else Fact(None, "read", "chain drafting")
         question = Question(
             "mask token",
             "P-EAGLE drafts with a mask token, and config.json has no mask_token_id, pard_token or "
@@ -561,7 +565,8 @@ class Reader:
     def notes(self, facts: Mapping[str, Fact]) -> None:
         """Report the traps of the possible layouts."""
         for layout in self.layouts:
-            for note in layout.notes:
+            sure = not layout.certain_key or present(self.checkpoint.config, layout.certain_key)
+            for note in layout.notes if sure or len(self.layouts) == 1 else ():
                 if all(facts[k].value == w for k, w in note.when.items()):
                     self.traps.append(
                         Trap(note.code, note.name, note.severity, note.message, note.hint)

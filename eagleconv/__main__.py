@@ -1,0 +1,5 @@
+"""`python -m eagleconv`."""
+
+from eagleconv.cli.main import main
+
+main()

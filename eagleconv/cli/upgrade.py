@@ -1,0 +1,75 @@
+"""`eagleconv upgrade`."""
+
+import json
+from typing import Any
+
+import click
+
+from eagleconv.errors import UsageError
+
+
+@click.command()
+@click.argument("source")
+@click.option("-o", "--output", metavar="OUT", help="Default: SOURCE-3.1-layout, beside it.")
+@click.option("--mode", type=click.Choice(["layout"]), default="layout", show_default=True)
+@click.option("--target", metavar="T", help="Target: a directory, config.json or Hub id.")
+@click.option("--dry-run", is_flag=True, help="Show the edits and write nothing.")
+@click.option("--aux-layers", metavar="IDS|default", help="Boundaries, as 2,16,29.")
+@click.option("--norm-output-meaning", type=click.Choice(["feedback", "head"]))
+@click.option("--norm-before-residual", type=click.BOOL, metavar="BOOL")
+@click.option("--rope-theta", type=float, metavar="BASE")
+@click.option("--rope-scaling", metavar="JSON", help="'{}' for none.")
+@click.option("--mask-token-id", type=int, metavar="ID")
+@click.option("--attention-window", type=int, metavar="N", help="0 for full attention.")
+@click.option("--d2t-meaning", type=click.Choice(["offset", "absolute"]))
+def command(
+    source: str,
+    output: str | None,
+    mode: str,
+    target: str | None,
+    dry_run: bool,
+    rope_scaling: str | None,
+    **declared: Any,
+) -> None:
+    """Write SOURCE in the EAGLE 3.1 layout; every tensor keeps every bit.
+
+    The options below --dry-run declare what the weights were trained with, where the files leave
+    it open.
+
+    \b
+    Examples:
+      eagleconv upgrade ./eagle3-ckpt
+      eagleconv upgrade ./eagle3-ckpt --target ./target -o ./eagle3.1
+    """
+    from eagleconv.checkpoint.source import open_source
+    from eagleconv.drafter.declared import Declared
+    from eagleconv.drafter.read import read_drafter
+    from eagleconv.report.upgraded import as_lines
+    from eagleconv.target.config import read_target
+    from eagleconv.upgrade.apply import Upgraded, apply, carried_files, check_reread
+    from eagleconv.upgrade.plan import plan_layout
+
+    scaling = None
+    if rope_scaling is not None:
+        try:
+            scaling = json.loads(rope_scaling)
+        except json.JSONDecodeError:
+            scaling = rope_scaling
+        if not isinstance(scaling, dict):
+            raise UsageError("--rope-scaling is no JSON object", "for instance '{}' for none")
+    checkpoint = open_source(source, weights=True)
+    try:
+        facts = read_target(target) if target else None
+        drafter = read_drafter(checkpoint, Declared(rope_scaling=scaling, **declared), facts)
+        plan = plan_layout(drafter)
+        check_reread(drafter, plan)
+        if dry_run:
+            done = Upgraded("", not plan.edits, plan, drafter, carried_files(drafter)[1])
+        else:
+            name = (
+                checkpoint.root if not checkpoint.revision else source.split("/")[-1].split("@")[0]
+            )
+            done = apply(drafter, plan, output or name.rstrip("/") + "-3.1-layout")
+        click.echo(as_lines(done), nl=False)
+    finally:
+        checkpoint.close()

@@ -1,0 +1,192 @@
+"""Apply a plan: write the output directory, or nothing."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from eagleconv import __version__
+from eagleconv.checkpoint.json_file import dump_json
+from eagleconv.checkpoint.local import CONFIG, MANIFEST, open_local
+from eagleconv.checkpoint.manifest import FileRecord, write_records
+from eagleconv.checkpoint.writer import OutputDirectory
+from eagleconv.drafter.facts import AuxLayers
+from eagleconv.drafter.read import Drafter, read_drafter
+from eagleconv.errors import ConversionError
+from eagleconv.upgrade.plan import Plan
+
+#: Weights and trainers' states that are not carried into an output; the rest of the files is.
+_NOT_CARRIED = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".index.json", ".gguf", ".py")
+
+
+@dataclass(frozen=True, slots=True)
+class Upgraded:
+    """What an upgrade did.
+
+    Attributes:
+        destination: The directory written; empty for a dry run.
+        already: True where the source was in the layout already and was copied as it is.
+        plan: The plan.
+        drafter: The source, understood.
+        not_carried: Files of the source that are not in the output.
+    """
+
+    destination: str
+    already: bool
+    plan: Plan
+    drafter: Drafter
+    not_carried: tuple[str, ...]
+
+
+def carried_files(drafter: Drafter) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the files carried along (README, licence, tokenizer, ...) and those left behind."""
+    names = drafter.checkpoint.other_files
+    left = tuple(n for n in names if n.endswith(_NOT_CARRIED))
+    return tuple(n for n in names if n not in left), left
+
+
+def apply(
+    drafter: Drafter,
+    plan: Plan,
+    destination: str,
+    progress: Callable[[int], None] | None = None,
+) -> Upgraded:
+    """Write the plan's output.
+
+    Raises:
+        ConversionError: It cannot be written, or reads back as another drafter. Nothing is left.
+    """
+    checkpoint = drafter.checkpoint
+    carried, left = carried_files(drafter)
+    already = not plan.edits and checkpoint.form == "safetensors"
+    with OutputDirectory(destination, source=checkpoint.root, progress=progress) as output:
+        if already and checkpoint.manifest is not None:
+            for name in (CONFIG, *checkpoint.weight_files, *carried):
+                output.add_file(name, os.path.join(checkpoint.root, name))
+            with open(os.path.join(checkpoint.root, MANIFEST), "rb") as file:
+                manifest = file.read()
+            _check_copy(output, checkpoint.manifest)
+            output.commit(lambda records: manifest)
+            return Upgraded(destination, True, plan, drafter, left)
+        output.add_bytes(CONFIG, dump_json(plan.config))
+        entries: list[Any] = []
+        for name, stored in plan.tensors.items():
+            if stored is None:
+                tensor = plan.derived[name]
+                entries.append((name, tensor.dtype, tensor.shape, tensor.data))
+            else:
+                info = checkpoint.tensors[stored]
+                entries.append((name, info.dtype, info.shape, (checkpoint.reader, info)))
+        metadata = {k: v for k, v in checkpoint.metadata.items() if k != "format"}
+        output.add_tensors(entries, {"format": "pt", **metadata})
+        for name in carried:
+            output.add_file(name, os.path.join(checkpoint.root, name))
+        output.commit(lambda records: dump_json(manifest_of(drafter, plan, records)))
+    return Upgraded(destination, already, plan, drafter, left)
+
+
+def _check_copy(output: OutputDirectory, manifest: Mapping[str, Any]) -> None:
+    recorded = manifest["files"]
+    for name, record in output.records.items():
+        if name in recorded and recorded[name]["sha256"] != record.sha256:
+            raise ConversionError(
+                f"{name} has other bytes than eagleconv.json records",
+                "run `eagleconv verify`, or remove eagleconv.json to treat it as an unknown file",
+            )
+
+
+def check_reread(drafter: Drafter, plan: Plan) -> None:
+    """Read what the plan would write and hold its facts against the source's.
+
+    Raises:
+        ConversionError: They differ, which is a defect of this tool.
+    """
+    from dataclasses import replace
+
+    stored = {
+        name: replace(drafter.checkpoint.tensors[source], name=name)
+        for name, source in plan.tensors.items()
+        if source is not None
+    }
+    if plan.derived:
+        return
+    reader = _Renamed(drafter.checkpoint.reader, dict(plan.tensors))
+    again = replace(
+        drafter.checkpoint,
+        config=plan.config,
+        tensors=stored,
+        reader=reader,
+        manifest={"aux_layers": aux_record(plan)},
+    )
+    spec = read_drafter(again, target=drafter.target).spec()
+    if spec != plan.spec:
+        before, after = plan.spec.values(), spec.values()
+        wrong = [k for k in before if before[k] != after[k]]
+        raise ConversionError(
+            f"the output would read back differently: {', '.join(wrong)}", "please report this"
+        )
+
+
+class _Renamed:
+    """Gives the bytes of renamed tensors."""
+
+    def __init__(self, reader: Any, names: Mapping[str, str | None]) -> None:
+        self.reader, self.names = reader, names
+
+    def chunks(self, tensor: Any, size: int) -> Any:
+        from dataclasses import replace
+
+        return self.reader.chunks(replace(tensor, name=self.names[tensor.name]), size)
+
+    def read_into(self, tensor: Any, start: int, buffer: memoryview) -> None:
+        from dataclasses import replace
+
+        self.reader.read_into(replace(tensor, name=self.names[tensor.name]), start, buffer)
+
+    def close(self) -> None:
+        """Nothing: the source closes its own reader."""
+
+
+def aux_record(plan: Plan) -> dict[str, Any]:
+    """Return the manifest's record of the taps."""
+    aux: AuxLayers = plan.spec.aux
+    text = {
+        "default": "default rule (2, n//2, n-3)",
+        "last": "the last hidden state",
+        "explicit": "boundaries: decoder layers already run",
+    }[aux.rule]
+    return {
+        "rule": aux.rule,
+        "text": text,
+        "boundaries": None if aux.boundaries is None else list(aux.boundaries),
+    }
+
+
+def manifest_of(drafter: Drafter, plan: Plan, records: Mapping[str, FileRecord]) -> dict[str, Any]:
+    """Return the content of eagleconv.json."""
+    source = drafter.checkpoint.source
+    name = source if drafter.checkpoint.revision else os.path.basename(os.path.abspath(source))
+    facts = {}
+    for key, fact in drafter.facts.items():
+        value = fact.value
+        if hasattr(value, "__dataclass_fields__"):
+            value = asdict(value)
+        facts[key] = {"value": value, "origin": fact.origin, "why": fact.why}
+    return {
+        "schema_version": 1,
+        "tool": {"name": "eagleconv", "version": __version__},
+        "source": {"name": name, "revision": drafter.checkpoint.revision},
+        "mode": "layout",
+        "before": {"layout": " / ".join(drafter.layout_names), "variant": drafter.variant},
+        "after": {"layout": "eagle-3.1", "variant": drafter.variant},
+        "aux_layers": aux_record(plan),
+        "facts": facts,
+        "edits": [asdict(edit) for edit in plan.edits],
+        "tensors": dict(plan.tensors),
+        "files": write_records(records),
+    }
+
+
+def reopen(destination: str) -> Drafter:
+    """Read an output again, from the disk."""
+    return read_drafter(open_local(destination))
