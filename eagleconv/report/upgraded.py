@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from eagleconv.engines import ENGINES, answer, traits
 from eagleconv.report.drafter import taps_words
 from eagleconv.upgrade.apply import Upgraded
 
@@ -39,6 +40,14 @@ def as_lines(done: Upgraded) -> str:
         lines.append(f"not carried: {', '.join(done.not_carried)}")
     for trap in drafter.traps:
         lines.append(f"{trap.severity}: {trap.code} {trap.name}: {trap.message}")
+    lines += ["", "served as it was trained by:"]
+    known = drafter.target.num_layers if drafter.target else None
+    for engine in ENGINES:
+        found = answer(engine, traits(plan.spec, known))
+        doubt = "" if engine.verified else " (unverified)"
+        lines.append(f"  {engine.name:8} {engine.version:8} {found.verdict}{doubt}")
+        lines += [f"           {reason} [{source}]" for reason, source in found.reasons]
+    lines.append("")
     if done.destination:
         lines.append(f"written: {done.destination}")
     else:
