@@ -180,3 +180,20 @@ def test_a_target_is_no_drafter(tmp_path: Path) -> None:
     result = run("inspect", str(tmp_path))
     assert result.returncode == 3
     assert "a target model, not a drafter" in result.stderr
+
+
+def test_diff_finds_nothing_after_an_upgrade_and_one_changed_value(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run("upgrade", str(REAL), "-o", str(out))
+    same = run("diff", str(REAL), str(out))
+    assert same.returncode == 0, same.stdout + same.stderr
+    assert "15 tensors equal byte for byte, 0 differ, 0 facts differ" in same.stdout
+    other = copy_of(REAL, tmp_path / "other", rms_norm_eps=1e-6)
+    tensors = load_file(other / "model.safetensors")
+    tensors["norm.weight"] = tensors["norm.weight"].copy()
+    tensors["norm.weight"][3] += np.float16(0.5)
+    save_file(tensors, other / "model.safetensors")
+    differs = run("diff", str(REAL), str(other))
+    assert differs.returncode == 1
+    assert "rms_norm_eps: 1e-05 | 1e-06" in differs.stdout
+    assert "norm.weight: values: F16, max |delta| 0.5" in differs.stdout

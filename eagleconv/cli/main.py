@@ -15,6 +15,7 @@ from eagleconv.errors import EagleconvError, OpenQuestions
 COMMANDS = {
     "inspect": "What is this checkpoint, really?",
     "upgrade": "Write it in the EAGLE 3.1 layout, computing what it computed.",
+    "diff": "What differs between two checkpoints, by meaning?",
     "verify": "Hold an output of eagleconv against its eagleconv.json.",
 }
 
