@@ -530,7 +530,8 @@ class Reader:
         """Hold every tensor against the shape the facts imply, and miss none."""
         v = {k: f.value for k, f in facts.items()}
         packed = v["quantization"] is not None
-        for name, shape in sizes.expected_shapes(v, packed).items():
+        expected = sizes.expected_shapes(v, packed)
+        for name, shape in expected.items():
             if name == "d2t" and "d2t" in self.derived:
                 continue
             if name not in self.shapes:
@@ -544,6 +545,8 @@ class Reader:
                     f"{list(self.shapes[name])}, expected {list(shape)}",
                     "config and weights do not belong together",
                 )
+        for name in self.shapes:
+            self.check_extra(name, expected, v)
         if not v["own_embedding"] and v["hidden_size"] != v["target_hidden_size"]:
             raise SourceError(
                 f"{self.where}: the drafter is {v['hidden_size']} wide, its target "
@@ -561,6 +564,33 @@ class Reader:
                         f"{self.target.name} has {theirs}",
                         "give the target it was trained for",
                     )
+
+    def check_extra(
+        self, name: str, expected: Mapping[str, tuple[int, ...]], v: Mapping[str, Any]
+    ) -> None:
+        """Refuse a tensor that no part of this variant would use."""
+        module, _, suffix = name.rpartition(".")
+        if name in expected or self.tensors[name] in self.dropped:
+            return
+        if v["quantization"] is not None and module:
+            return
+        shape = self.shapes[name]
+        if name == "t2d":
+            wanted: tuple[int, ...] = (v["vocab_size"],)
+        elif suffix == "bias" and f"{module}.weight" in expected:
+            wanted = expected[f"{module}.weight"][:1]
+        else:
+            raise SourceError(
+                f"{self.where}: tensor {self.tensors[name]} has no place in this variant "
+                f"({v['block']} block, {v['num_layers']} layers, input norm {v['input_norm']})",
+                "engines would drop it or refuse the file; get a checkpoint whose parts fit",
+            )
+        if shape != wanted:
+            raise SourceError(
+                f"{self.where}: tensor {self.tensors[name]} has shape {list(shape)}, expected "
+                f"{list(wanted)}",
+                "config and weights do not belong together",
+            )
 
     def notes(self, facts: Mapping[str, Fact]) -> None:
         """Report the traps of the possible layouts."""
