@@ -19,6 +19,7 @@ from eagleconv.errors import UsageError
 @click.option("--norm-before-residual", type=click.BOOL, metavar="BOOL")
 @click.option("--rope-theta", type=float, metavar="BASE")
 @click.option("--rope-scaling", metavar="JSON", help="'{}' for none.")
+@click.option("--partial-rotary-factor", type=float, metavar="F")
 @click.option("--mask-token-id", type=int, metavar="ID")
 @click.option("--attention-window", type=int, metavar="N", help="0 for full attention.")
 @click.option("--d2t-meaning", type=click.Choice(["offset", "absolute"]))

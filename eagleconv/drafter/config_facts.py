@@ -12,7 +12,7 @@ from eagleconv.drafter.evidence import Candidate, lookup, present
 from eagleconv.drafter.facts import AuxLayers, Fact, Origin, Question, TargetConfig, Trap
 from eagleconv.drafter.model_types import MODEL_TYPE_DEFAULTS
 from eagleconv.drafter.model_types import SOURCE as DEFAULTS_SOURCE
-from eagleconv.drafter.rope import read_rope
+from eagleconv.drafter.rope import base_of, read_rope
 from eagleconv.errors import SourceError
 
 _TOP_IDS = "eagle_aux_hidden_state_layer_ids"
@@ -130,7 +130,11 @@ class Reader:
         out |= self.vocabulary()
         out["feedback"] = self.feedback()
         out["residual"] = self.residual()
-        for name, value in (("fc_bias", "fc.bias"), ("attention_bias", "q_proj.bias")):
+        for name, value in (
+            ("fc_bias", "fc.bias"),
+            ("attention_bias", "q_proj.bias"),
+            ("output_bias", "o_proj.bias"),
+        ):
             there = any(k.endswith(value) for k in s)
             out[name] = Fact(there, "read", f"{'a' if there else 'no'} tensor {value}")
         there = any(".mlp." in k and k.endswith(".bias") for k in s)
@@ -146,6 +150,7 @@ class Reader:
             theta if isinstance(theta, int | float) else 10000.0,
             self.declared.rope_theta,
             self.declared.rope_scaling,
+            self.declared.partial_rotary_factor,
         )
         self.questions += asked
         out["window"] = self.window(out["num_layers"].value)
@@ -601,6 +606,21 @@ class Reader:
                     self.traps.append(
                         Trap(note.code, note.name, note.severity, note.message, note.hint)
                     )
+        rope = facts["rope"].value
+        kind = "default" if rope.scaling is None else str(rope.scaling.get("rope_type"))
+        rare = [x for x in self.layouts if base_of(x.rope, kind) == "rarely 10000"]
+        if rare and rope.theta != 10000.0 and self.declared.rope_theta is None and not self.ours:
+            self.traps.append(
+                Trap(
+                    "ECC012",
+                    "rope-base-by-version",
+                    "warning",
+                    f"rope base {rope.theta:g} is kept as written; {rare[0].producer}: "
+                    f"{rare[0].rope.why}",
+                    "if it was trained then, say so with --rope-theta 10000",
+                    "rope_theta",
+                )
+            )
         tied, key = self.get("tie_word_embeddings")
         if tied is True and facts["own_head"].value:
             self.traps.append(

@@ -15,6 +15,7 @@ class Declared:
         aux_layers: Boundaries separated by commas, or `default`.
         rope_theta: The base the trainer rotated with.
         rope_scaling: The scaling it used, a dict, or {} for none.
+        partial_rotary_factor: Share of each head it rotated.
         mask_token_id: P-EAGLE's mask token.
         attention_window: 0 for full attention, else the window in tokens.
         d2t_meaning: `offset` or `absolute`.
@@ -25,6 +26,7 @@ class Declared:
     aux_layers: str | None = None
     rope_theta: float | None = None
     rope_scaling: Mapping[str, Any] | None = None
+    partial_rotary_factor: float | None = None
     mask_token_id: int | None = None
     attention_window: int | None = None
     d2t_meaning: str | None = None

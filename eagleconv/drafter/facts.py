@@ -127,6 +127,7 @@ class DrafterSpec:
 
     Attributes:
         window: Attention window of each layer in tokens, None for full attention.
+        attention_bias: Whether q, k and v have biases; `output_bias` whether o has one.
         own_head: False where the drafter borrows the target's lm_head.
         quantization: `quantization_config` of the drafter itself, or None.
         origins: Fact name -> the fact as it was read, with its origin.
@@ -156,6 +157,7 @@ class DrafterSpec:
     max_position_embeddings: int
     hidden_act: str
     attention_bias: bool
+    output_bias: bool
     mlp_bias: bool
     fc_bias: bool
     window: tuple[int | None, ...]

@@ -31,6 +31,7 @@ def read_rope(
     default_theta: float,
     theta: float | None,
     scaling: Mapping[str, Any] | None,
+    partial_declared: float | None = None,
 ) -> tuple[Fact, list[Question]]:
     """Decide what the drafter rotates with.
 
@@ -38,7 +39,7 @@ def read_rope(
         get: Gives an item of the config and its key.
         rules: For every possible layout, its producer and what that trainer did with the keys.
         default_theta: Base of the `model_type` where no key says one.
-        theta, scaling: Declared by the user, or None.
+        theta, scaling, partial_declared: Declared by the user, or None.
 
     Returns:
         The fact and the questions that stay open.
@@ -99,8 +100,11 @@ def read_rope(
         base = Fact(next(iter(bases.values())), "read", "config.json", tuple(bases))
     else:
         base = Fact(float(default_theta), "default", "no rope_theta; the default of model_type")
+    kind = str(used.get("rope_type")) if used else "default"
+    if used and "mrope_section" in used:
+        kind = "mrope"
     if theta is None and base.value is not None and base.value != 10000.0:
-        doubt = [(p, r) for p, r in rules if _ignores(r, used)]
+        doubt = [(p, r) for p, r in rules if base_of(r, kind) in ("10000", "varies")]
         if doubt:
             producer, rule = doubt[0]
             questions.append(
@@ -123,17 +127,27 @@ def read_rope(
                     "--rope-scaling '{}' (as trained) or --rope-scaling with the same dict",
                 )
             )
+    if isinstance(partial, int | float) and partial != 1.0 and partial_declared is None:
+        whole = [(p, r) for p, r in rules if r.partial == "ignored"]
+        if whole:
+            questions.append(
+                Question(
+                    "partial rotary factor",
+                    f"config.json says {partial:g} of each head rotates, which vLLM honours; "
+                    f"{whole[0][0]} rotates the whole head whatever is written.",
+                    f"--partial-rotary-factor 1 or --partial-rotary-factor {partial:g}",
+                )
+            )
+    if partial_declared is not None:
+        partial = partial_declared
     rope = Rope(base.value if base.value is not None else 0.0, used, float(partial or 1.0))
     origin = "user" if theta is not None or scaling is not None else base.origin
     return Fact(rope, origin, base.why, base.keys), questions
 
 
-def _ignores(rule: RopeRule, scaling: Mapping[str, Any] | None) -> bool:
-    if rule.theta == "ignored":
-        return True
-    if rule.theta == "ignored unless mrope":
-        return not (scaling and "mrope_section" in scaling)
-    return rule.theta == "ignored with scaling" and scaling is not None
+def base_of(rule: RopeRule, kind: str) -> str:
+    """Return what a trainer rotated with for one kind of scaling."""
+    return rule.base.get(kind, rule.base.get("*", "config"))
 
 
 def write_rope(rope: Rope) -> dict[str, Any]:

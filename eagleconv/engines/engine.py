@@ -85,6 +85,8 @@ def traits(spec: DrafterSpec, layers: int | None = None) -> dict[str, Any]:
         "own_embedding_same_width": spec.own_embedding
         and spec.hidden_size == spec.target_hidden_size,
         "attention_bias": spec.attention_bias,
+        "output_bias": spec.output_bias,
+        "mlp_bias": spec.mlp_bias,
         "fc_bias": spec.fc_bias,
         "own_head": spec.own_head,
         "quantized": spec.quantization is not None,

@@ -28,6 +28,24 @@ VLLM = Engine(
             "models/utils.py:458 (run)",
         ),
         EngineFact(
+            {"block": ("llama",), "attention_bias": (True,), "output_bias": (False,)},
+            "silently wrong",
+            "attention_bias makes it allocate o_proj.bias too, which stays uninitialised",
+            "models/llama.py:268-271 (run)",
+        ),
+        EngineFact(
+            {"block": ("qwen3",), "output_bias": (True,)},
+            "silently wrong",
+            "its qwen3 class drops o_proj.bias",
+            "models/utils.py:458 (run)",
+        ),
+        EngineFact(
+            {"block": ("qwen3",), "mlp_bias": (True,)},
+            "silently wrong",
+            "its qwen3 class drops MLP biases",
+            "models/utils.py:458 (run)",
+        ),
+        EngineFact(
             {"mixed_windows": (True,)},
             "refused",
             "layers with and without a window cannot be mixed in one drafter",

@@ -37,7 +37,7 @@ ANGELSLIM = Layout(
     derived=("t2d",),
     dropped_at_full=(),
     rope=RopeRule(
-        theta="ignored unless mrope",
+        base={"*": "10000", "mrope": "config"},
         why="without mrope its trainer never passes rope_theta and rotates with base 10000 "
         "(train/models/draft/llama_eagle3.py:257-270); engines use rope_theta where written",
     ),

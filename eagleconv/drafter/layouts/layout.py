@@ -52,13 +52,19 @@ class RopeRule:
     """What the trainer did with the rope keys it wrote.
 
     Attributes:
-        theta: `config` (used as written), `ignored` (always 10000), or `ignored unless mrope`.
+        base: Kind of scaling (`default`, `yarn`, ..., `*` for the rest) -> what it rotated with:
+            `config` (as written), `10000` (whatever is written), `varies` (by version, and no
+            file shows which), `rarely 10000` (in few versions; worth a warning, not a question).
         scaling: `config` or `ignored`.
+        partial: `config`, or `ignored` where the whole head rotates whatever is written.
         why: Source.
     """
 
-    theta: Literal["config", "ignored", "ignored unless mrope", "ignored with scaling"] = "config"
+    base: Mapping[str, Literal["config", "10000", "varies", "rarely 10000"]] = field(
+        default_factory=lambda: {"*": "config"}
+    )
     scaling: Literal["config", "ignored"] = "config"
+    partial: Literal["config", "ignored"] = "config"
     why: str = ""
 
 

@@ -20,8 +20,7 @@ from eagleconv.drafter.names import Rename
 SOURCE = "SafeAILab/EAGLE cb7e0841: eagle/model/cnets.py, eagle/traineagle3/cnets.py"
 MIDLAYER = (*FLAT_TOP, Rename("midlayer.{m}", "layers.0.{m}"), *DEAD_BUFFERS)
 ROPE = RopeRule(
-    theta="ignored",
-    scaling="config",
+    base={"*": "10000"},
     why="its trainer always rotates with base 10000 (eagle/traineagle3/cnets.py:206-209); "
     "its inference code and every engine use rope_theta where it is written",
 )

@@ -46,6 +46,19 @@ SPECFORGE = Layout(
     aux=AUX,
     architectures={"llama": "LlamaForCausalLMEagle3"},
     model_types={"llama": "llama"},
+    rope=RopeRule(
+        base={
+            "*": "rarely 10000",
+            "yarn": "varies",
+            "linear": "varies",
+            "dynamic": "varies",
+            "mrope": "varies",
+        },
+        partial="ignored",
+        why="its trainer rotated with base 10000 whatever is written before 2025-10-30 and from "
+        "2026-06-27 to 2026-07-17, and until then with yarn, linear, dynamic and mrope too "
+        "(specforge/modeling/draft/llama3_eagle.py, commits d3472dde, 1712b656)",
+    ),
     derived=("t2d",),
     required=("d2t", "t2d"),
     dropped_at_full=(),
@@ -91,8 +104,8 @@ PEAGLE = Layout(
     architectures={"llama": "PEagleDraftModel"},
     model_types={"llama": "llama"},
     rope=RopeRule(
-        theta="config",
         scaling="ignored",
+        partial="ignored",
         why="P-EAGLE rotates with rope_theta only (specforge/modeling/draft/peagle.py:223)",
     ),
     derived=("t2d",),

@@ -35,9 +35,19 @@ PRUNED = Note(
     "compare lm_head with the head before pruning, or measure acceptance before you publish",
     {"vocabulary": "reduced"},
 )
+LLAMA_BASE = RopeRule(
+    base={
+        "*": "config",
+        "yarn": "varies",
+        "linear": "10000",
+        "dynamic": "10000",
+        "mrope": "10000",
+    },
+    why="its llama attention passes no base with linear, dynamic and mrope scaling, nor with yarn "
+    "before 2026-04-02 (torchspec/models/draft/llama3_eagle.py:1156-1222)",
+)
 YARN_BASE = RopeRule(
-    theta="ignored with scaling",
-    scaling="config",
+    base={"*": "config", "yarn": "10000", "linear": "10000", "dynamic": "10000"},
     why="the yarn branch of its MLA attention passes no base, so 10000 is used whatever rope_theta "
     "says (torchspec/models/draft/deepseek_eagle.py:203-212)",
 )
@@ -70,7 +80,7 @@ NATIVE = Layout(
     title="EAGLE-3 drafter of TorchSpec, native names",
     source=SOURCE,
     signature=Signature(
-        tensors=("midlayer.hidden_norm.weight",),
+        tensors=("midlayer.hidden_norm.weight", "embed_tokens.weight"),
         no_tensors=("input_norm.*", "mask_hidden", "*.q_norm.*", "*_a_proj*"),
         architectures=("LlamaForCausalLMEagle3",),
         no_keys=("speculators_model_type", "eagle_config.next_layer_regular"),
@@ -83,6 +93,7 @@ NATIVE = Layout(
     architectures={"llama": "LlamaForCausalLMEagle3"},
     model_types={"llama": "llama"},
     derived=("t2d",),
+    rope=LLAMA_BASE,
     notes=(PRUNED,),
     fixed={"_torchspec_version": "unknown"},
     own_keys=("_torchspec_version",),
@@ -94,7 +105,11 @@ NATIVE_MLA = replace(
     name="torchspec-mla",
     title="EAGLE-3 drafter of TorchSpec with an MLA block, native names",
     signature=Signature(
-        tensors=("midlayer.hidden_norm.weight", "midlayer.self_attn.kv_a_proj_with_mqa.*"),
+        tensors=(
+            "midlayer.hidden_norm.weight",
+            "midlayer.self_attn.kv_a_proj_with_mqa.*",
+            "embed_tokens.weight",
+        ),
         no_tensors=("input_norm.*", "mask_hidden"),
         architectures=("Eagle3DeepseekV2ForCausalLM", "DeepseekV3ForCausalLMEagle3"),
         no_keys=("speculators_model_type",),
