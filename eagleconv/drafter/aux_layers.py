@@ -168,7 +168,8 @@ def _absent(
             f"No layer ids are written; engines would tap boundaries 2, n//2, n-3, but {why}.",
             f"{FLAG} default, or {FLAG} with boundaries such as 2,16,29",
         )
-    why = "no layer ids; " + "; ".join(dict.fromkeys(rule.why for _, rule in rules))
+    names = " and ".join(dict.fromkeys(name for name, _ in rules))
+    why = f"no layer ids, and {names} tap boundaries 2, n//2, n-3 then"
     if layers is None:
         return Fact(AuxLayers(3, None, "default"), "default", why)
     taps = AuxLayers(3, default_boundaries(layers), "default")

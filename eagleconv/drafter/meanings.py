@@ -22,7 +22,9 @@ def feedback(
     keys = (key,) if key else ()
     if value is None:
         return Fact(
-            "pre_norm", "default", "no norm_output: every producer then feeds EAGLE-3's way"
+            "pre_norm",
+            "default",
+            "no norm_output, and every trainer then feeds the un-normed state back",
         )
     heads = [x for x in layouts if ("norm_output", "norm_output_head") in x.keys]
     if declared is not None:
@@ -83,5 +85,5 @@ def residual(
     if len(readings) > 1:
         why = next(m.why for m in meanings if len(m.readings) > 1)
         return Question("residual", f"norm_before_residual is absent: {why}.", flag)
-    why = "absent: the trainers that can have written this use the raw residual"
+    why = "no norm_before_residual, and the trainers that can have written this train raw"
     return Fact(next(iter(readings)), "default", why)

@@ -6,6 +6,7 @@ from typing import Any
 from eagleconv.engines import ENGINES, answer, traits
 from eagleconv.report.drafter import taps_words
 from eagleconv.upgrade.apply import Upgraded
+from eagleconv.upgrade.plan import Edit
 
 
 def short(value: Any) -> str:
@@ -25,11 +26,14 @@ def as_lines(done: Upgraded) -> str:
     carried = sum(1 for source in plan.tensors.values() if source is not None)
     if done.already:
         lines.append("already in the EAGLE 3.1 layout: copied as it is")
+    # Edits that follow from one fact stand together, under the reason they share.
+    groups: dict[tuple[str, str, str], list[Edit]] = {}
     for edit in plan.edits:
-        if edit.kind == "rename":
-            continue
-        lines.append(f"{edit.kind:7} {edit.name}: {short(edit.before)} -> {short(edit.after)}")
-        lines.append(f"        {edit.origin}: {edit.reason}")
+        if edit.kind != "rename":
+            groups.setdefault((edit.kind, edit.origin, edit.reason), []).append(edit)
+    for (kind, origin, reason), edits in groups.items():
+        lines.append(f"{kind}: {reason} ({origin})")
+        lines += [f"    {e.name}: {short(e.before)} -> {short(e.after)}" for e in edits]
     renames = sum(1 for e in plan.edits if e.kind == "rename")
     lines.append("")
     lines.append(
