@@ -6,7 +6,11 @@ BIN := $(VENV)/bin
 
 # The main job on a real trained drafter: look at it, upgrade it, check the result.
 demo: $(VENV)/demo.stamp
+	@rm -rf demo-output
 	$(BIN)/eagleconv inspect fixtures/smollm2-135m-eagle3
+	$(BIN)/eagleconv upgrade fixtures/smollm2-135m-eagle3 -o demo-output \
+	    --target fixtures/targets/smollm2-135m-instruct
+	$(BIN)/eagleconv verify demo-output
 
 test: $(VENV)/test.stamp check
 	$(BIN)/python -m pytest -q
