@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from eagleconv.checkpoint.checkpoint import Checkpoint
-from eagleconv.drafter.config_facts import Reader
+from eagleconv.drafter.config_facts import decide
 from eagleconv.drafter.declared import Declared, DerivedTensor
 from eagleconv.drafter.evidence import Candidate, candidates
 from eagleconv.drafter.facts import (
@@ -19,6 +19,7 @@ from eagleconv.drafter.facts import (
 from eagleconv.drafter.families import recognise
 from eagleconv.drafter.layouts import LAYOUTS
 from eagleconv.drafter.names import to_canonical
+from eagleconv.drafter.reading import Evidence
 from eagleconv.errors import OpenQuestions, SourceError
 
 
@@ -109,8 +110,8 @@ def read_drafter(
             "see `eagleconv inspect --help` for the layouts, or report the producer",
         )
     tensors, dropped = _canonical_tensors(checkpoint, found)
-    reader = Reader(checkpoint, found, tensors, declared, target)
-    facts = reader.facts()
+    reader = Evidence(checkpoint, found, tensors, declared, target)
+    facts = decide(reader)
     return Drafter(
         checkpoint,
         found,

@@ -1,0 +1,91 @@
+"""What every fact is read from: the config under each possible layout, and the tensors."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from eagleconv.checkpoint.checkpoint import Checkpoint
+from eagleconv.drafter.declared import Declared, DerivedTensor
+from eagleconv.drafter.evidence import Candidate, lookup
+from eagleconv.drafter.facts import Fact, Question, TargetConfig, Trap
+from eagleconv.drafter.model_types import MODEL_TYPE_DEFAULTS
+from eagleconv.drafter.model_types import SOURCE as DEFAULTS_SOURCE
+from eagleconv.errors import SourceError
+
+
+class Evidence:
+    """One checkpoint under all its possible layouts, and what was found out so far."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        found: Sequence[Candidate],
+        tensors: Mapping[str, str],
+        declared: Declared,
+        target: TargetConfig | None,
+    ) -> None:
+        """Take what is known; nothing is read yet."""
+        self.checkpoint = checkpoint
+        self.layouts = [c.layout for c in found]
+        self.tensors = tensors
+        self.declared = declared
+        self.target = target
+        self.where = checkpoint.source
+        self.shapes = {k: checkpoint.tensors[v].shape for k, v in tensors.items()}
+        self.questions: list[Question] = []
+        self.traps: list[Trap] = []
+        self.dropped: dict[str, str] = {}
+        self.derived: dict[str, DerivedTensor] = {}
+        manifest = checkpoint.manifest
+        self.ours = bool(manifest) and "CANONICAL" != None and bool(manifest)
+        if self.ours:
+            self.layouts = [x for x in self.layouts if x.name == "eagle-3.1"] or self.layouts
+
+    def get(self, item: str) -> tuple[Any, str]:
+        """Return the first value of a config item under any possible layout, and its key."""
+        for layout in self.layouts:
+            for path, name in (*layout.keys, *layout.read_also):
+                if name == item:
+                    value = lookup(self.checkpoint.config, path)
+                    if value is not None:
+                        return value, path
+        return None, ""
+
+    def default(self, item: str) -> Any:
+        """Return what an absent key means for the config's `model_type`, or None."""
+        model_type = self.get("layer_model_type")[0] or self.checkpoint.config.get("model_type")
+        return MODEL_TYPE_DEFAULTS.get(str(model_type or "llama"), {}).get(item)
+
+    def scalar(self, item: str, kind: type | tuple[type, ...], flag: str = "") -> Fact:
+        """Read a config item; its `model_type` default where it is absent."""
+        value, key = self.get(item)
+        if value is not None:
+            if isinstance(value, bool) != (kind is bool) or not isinstance(value, kind):
+                raise SourceError(
+                    f"{self.where}: config.json key {key} is {value!r}", "correct its type"
+                )
+            return Fact(value, "read", "config.json", (key,))
+        value = self.default(item)
+        if value is None:
+            model_type = self.checkpoint.config.get("model_type")
+            raise SourceError(
+                f"{self.where}: config.json has no {item}, and model_type {model_type!r} has no "
+                "known default",
+                f"add {item} to the config with the value the weights were trained with",
+            )
+        return Fact(value, "default", f"absent; default of model_type in {DEFAULTS_SOURCE}")
+
+    def ids(self, path: str) -> list[int] | None:
+        """Return layer ids at a path, or None.
+
+        Raises:
+            SourceError: They are no list of integers.
+        """
+        value = lookup(self.checkpoint.config, path)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not value or any(type(i) is not int for i in value):
+            raise SourceError(
+                f"{self.where}: config.json key {path} is {value!r}, expected a list of integers",
+                "engines fall back to default taps silently; correct it",
+            )
+        return value
