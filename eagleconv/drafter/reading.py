@@ -35,8 +35,8 @@ class Evidence:
         self.traps: list[Trap] = []
         self.dropped: dict[str, str] = {}
         self.derived: dict[str, DerivedTensor] = {}
-        manifest = checkpoint.manifest
-        self.ours = bool(manifest) and "CANONICAL" != None and bool(manifest)
+        #: eagleconv.json describes these very files: their keys mean what it wrote them to mean.
+        self.ours = checkpoint.manifest is not None
         if self.ours:
             self.layouts = [x for x in self.layouts if x.name == "eagle-3.1"] or self.layouts
 
@@ -55,7 +55,7 @@ class Evidence:
         model_type = self.get("layer_model_type")[0] or self.checkpoint.config.get("model_type")
         return MODEL_TYPE_DEFAULTS.get(str(model_type or "llama"), {}).get(item)
 
-    def scalar(self, item: str, kind: type | tuple[type, ...], flag: str = "") -> Fact:
+    def scalar(self, item: str, kind: type | tuple[type, ...]) -> Fact:
         """Read a config item; its `model_type` default where it is absent."""
         value, key = self.get(item)
         if value is not None:
