@@ -74,8 +74,18 @@ FAMILIES: tuple[Family, ...] = (
         (
             Signature(tensors=("*hidden_norm*", "*.mlp.experts.*")),
             Signature(tensors=("*hidden_norm*", "*.mlp.gate.weight")),
+            Signature(values={"use_moe": (True,)}),
+            Signature(architectures=("Glm4MoeForCausalLMEagle3",)),
         ),
         "no EAGLE-3 class of vLLM 0.32 or SGLang 0.5.23 reads expert weights",
+    ),
+    Family(
+        "an EAGLE-3 drafter with latent attention that does not rotate (mla_use_nope, Kimi K3)",
+        (
+            Signature(values={"mla_use_nope": (True,)}),
+            Signature(tensors=("*hidden_norm*", "*.self_attn.g_proj.*")),
+        ),
+        "no EAGLE-3 class of vLLM 0.32 or SGLang 0.5.23 reads that key; they would rotate",
     ),
     Family(
         "a LoRA adapter",
