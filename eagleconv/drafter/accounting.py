@@ -5,10 +5,13 @@ from typing import Any
 
 from eagleconv.drafter import sizes
 from eagleconv.drafter.evidence import present
-from eagleconv.drafter.facts import Fact, Trap
+from eagleconv.drafter.facts import Fact, TargetConfig, Trap
 from eagleconv.drafter.reading import Evidence
 from eagleconv.drafter.rope import base_of
 from eagleconv.errors import SourceError
+
+#: Embeddings are padded to multiples of 64 to 512 (vllm#5203, vllm#13849); more is another model.
+MAX_PADDING = 512
 
 
 def check_tensors(r: Evidence, facts: Mapping[str, Fact]) -> None:
@@ -39,16 +42,36 @@ def check_tensors(r: Evidence, facts: Mapping[str, Fact]) -> None:
             "get the checkpoint with embed_tokens.weight",
         )
     if r.target is not None:
-        for fact, theirs in (
-            ("target_hidden_size", r.target.hidden_size),
-            ("vocab_size", r.target.vocab_size),
-        ):
-            if v[fact] != theirs:
-                raise SourceError(
-                    f"{r.where}: the drafter was made for {fact} {v[fact]}, target "
-                    f"{r.target.name} has {theirs}",
-                    "give the target it was trained for",
-                )
+        check_target(r, v, r.target)
+
+
+def check_target(r: Evidence, v: Mapping[str, Any], target: TargetConfig) -> None:
+    """Refuse another target; a vocabulary that differs by padding alone is reported."""
+    wide, vocab = v["target_hidden_size"], v["vocab_size"]
+    padded = 0 < abs(target.vocab_size - vocab) <= MAX_PADDING
+    if wide != target.hidden_size or (vocab != target.vocab_size and not padded):
+        fact, ours, theirs = (
+            ("width", wide, target.hidden_size)
+            if wide != target.hidden_size
+            else ("vocabulary", vocab, target.vocab_size)
+        )
+        raise SourceError(
+            f"{r.where}: the drafter was made for a target {fact} of {ours}, {target.name} has "
+            f"{theirs}",
+            "give the target it was trained for",
+        )
+    if padded:
+        r.traps.append(
+            Trap(
+                "ECP002",
+                "vocabulary-differs-by-padding",
+                "warning",
+                f"the drafter knows {vocab} ids, the target {target.vocab_size}: padding, if their "
+                "tokenizers are equal",
+                "compare the tokenizers",
+                "vocab_size",
+            )
+        )
 
 
 def check_extra(
@@ -80,13 +103,14 @@ def check_extra(
 
 def report_notes(r: Evidence, facts: Mapping[str, Fact]) -> None:
     """Report the traps of the possible layouts."""
+    rope = facts["rope"].value
+    kind = "default" if rope.scaling is None else str(rope.scaling.get("rope_type"))
+    known = {name: fact.value for name, fact in facts.items()} | {"rope_kind": kind}
     for layout in r.layouts:
         sure = not layout.certain_key or present(r.checkpoint.config, layout.certain_key)
         for note in layout.notes if sure or len(r.layouts) == 1 else ():
-            if all(facts[k].value == w for k, w in note.when.items()):
+            if all(known[k] == w for k, w in note.when.items()):
                 r.traps.append(Trap(note.code, note.name, note.severity, note.message, note.hint))
-    rope = facts["rope"].value
-    kind = "default" if rope.scaling is None else str(rope.scaling.get("rope_type"))
     rare = [x for x in r.layouts if base_of(x.rope, kind) == "rarely 10000"]
     if rare and rope.theta != 10000.0 and r.declared.rope_theta is None and not r.ours:
         r.traps.append(

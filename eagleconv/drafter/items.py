@@ -21,6 +21,7 @@ FACT_OF: Mapping[str, str] = {
     "num_aux_hidden_states": "aux",
     "use_aux_hidden_state": "aux",
     "num_hidden_layers": "num_layers",
+    "target_hidden_size_own": "target_hidden_size",
     "rope_parameters": "rope",
     "rope_theta": "rope",
     "rope_scaling": "rope",
@@ -112,6 +113,7 @@ def encode(spec: DrafterSpec, target_type: str = "", layers: int | None = None) 
         "use_sliding_window": True if windows else OMIT,
         "layer_model_type": spec.block if spec.block in ("llama", "qwen3") else OMIT,
     }
+    out["target_hidden_size_own"] = spec.target_hidden_size if spec.own_embedding else OMIT
     for name, value in write_rope(spec.rope).items():
         out[name] = OMIT if value is None else value
     for name in (

@@ -51,6 +51,9 @@ def as_lines(done: Upgraded) -> str:
         doubt = "" if engine.verified else " (unverified)"
         lines.append(f"  {engine.name:8} {engine.version:8} {found.verdict}{doubt}")
         lines += [f"           {reason} [{source}]" for reason, source in found.reasons]
+        if engine.serve and found.verdict == "supported" and done.destination:
+            command = engine.serve.format(drafter=done.destination, target="TARGET")
+            lines.append(f"           {command}")
     lines.append("")
     if done.destination:
         lines.append(f"written: {done.destination}")

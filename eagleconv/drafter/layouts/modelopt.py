@@ -33,6 +33,15 @@ DOUBLE_NORM = Note(
     "and it cannot be folded into the weights exactly",
     "measure acceptance before you serve it",
 )
+INJECTED_ROPE = Note(
+    "ECC013",
+    "modelopt-injected-rope",
+    "info",
+    "ModelOpt from 0.44 on trains with base 10000 and no scaling, and injects YaRN (factor 32) "
+    "when it exports (modelopt/torch/speculative/config.py:329); the scaling is kept as exported",
+    "nothing, unless the target is served with short contexts only",
+    {"rope_kind": "yarn"},
+)
 _EXPRESSIBLE = Expressible(
     facts={
         "block": ("llama",),
@@ -75,7 +84,7 @@ HF = Layout(
     aux=_AUX,
     architectures={"llama": "LlamaForCausalLMEagle3"},
     model_types={"llama": "llama"},
-    notes=(DOUBLE_NORM,),
+    notes=(DOUBLE_NORM, INJECTED_ROPE),
     expressible=_EXPRESSIBLE,
     certain_key="eagle_config.next_layer_regular",
 )
@@ -91,7 +100,7 @@ HF_MLA = replace(
     ),
     architectures={"mla": "Eagle3DeepseekV2ForCausalLM"},
     model_types={"mla": "kimi_k2"},
-    notes=(),
+    notes=(INJECTED_ROPE,),
     expressible=replace(_EXPRESSIBLE, facts={**_EXPRESSIBLE.facts, "block": ("mla",)}),
 )
 MEGATRON = replace(
@@ -105,7 +114,7 @@ MEGATRON = replace(
         keys=("eagle_config",),
     ),
     names=(*FLAT_TOP, Rename("midlayer.{m}", "layers.0.{m}")),
-    notes=(),
+    notes=(INJECTED_ROPE,),
     expressible=replace(_EXPRESSIBLE, max_layers=1),
 )
 #: Every layer of a deep head has hidden_norm; above the first it is what engines call

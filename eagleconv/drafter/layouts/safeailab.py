@@ -19,6 +19,13 @@ from eagleconv.drafter.names import Rename
 
 SOURCE = "SafeAILab/EAGLE cb7e0841: eagle/model/cnets.py, eagle/traineagle3/cnets.py"
 MIDLAYER = (*FLAT_TOP, Rename("midlayer.{m}", "layers.0.{m}"), *DEAD_BUFFERS)
+#: A present target_hidden_size makes its loader skip the target's embedding (cnets.py:488), so it
+#: is written only beside an embedding of the drafter's own.
+KEYS = tuple(
+    (path, "target_hidden_size_own" if item == "target_hidden_size" else item)
+    for path, item in FLAT_KEYS
+)
+READ_ALSO = (("target_hidden_size", "target_hidden_size"), *FLAG_KEYS, *ENGINE_ID_KEYS)
 ROPE = RopeRule(
     base={"*": "10000"},
     why="its trainer always rotates with base 10000 (eagle/traineagle3/cnets.py:206-209); "
@@ -37,8 +44,8 @@ SAFEAILAB = Layout(
         no_keys=("speculators_model_type", "truncated_vocab_size", "_torchspec_version"),
     ),
     names=MIDLAYER,
-    keys=FLAT_KEYS,
-    read_also=(*FLAG_KEYS, *ENGINE_ID_KEYS),
+    keys=KEYS,
+    read_also=READ_ALSO,
     aux=AuxRule("default", 3, False, "taps boundaries 2, n//2, n-3 in its target model files"),
     architectures={"llama": "LlamaForCausalLM"},
     model_types={"llama": "llama"},
