@@ -2,13 +2,17 @@
 
 import copy
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from eagleconv.drafter.declared import DerivedTensor
 from eagleconv.drafter.facts import DrafterSpec
 from eagleconv.drafter.items import OMIT, encode
-from eagleconv.drafter.layouts import LAYOUTS
+from eagleconv.drafter.layouts import CANONICAL, LAYOUTS
 from eagleconv.drafter.layouts.layout import Layout
 from eagleconv.drafter.names import from_canonical
+from eagleconv.drafter.read import Drafter
+from eagleconv.drafter.vocabulary import integers, mask_of, offsets_of, target_ids
 from eagleconv.errors import ConversionError
 
 
@@ -87,6 +91,12 @@ def write_config(
         out["model_type"] = layout.model_types[spec.block]
     else:
         out.pop("model_type", None)
+    if layout is not CANONICAL:
+        # Engines read some of these (TensorRT-LLM: next_layer_regular), so the canonical layout
+        # keeps them; in another trainer's layout they would name the wrong producer.
+        for path in (key for x in LAYOUTS for key in x.own_keys if "." in key):
+            if path not in layout.own_keys:
+                _put(out, path, OMIT)
     for path, value in layout.fixed.items():
         if path not in base:
             _put(out, path, copy.deepcopy(value))
@@ -109,6 +119,66 @@ def _put(config: dict[str, Any], path: str, value: Any) -> None:
         config.pop(last, None)
     else:
         config[last] = value
+
+
+@dataclass(frozen=True, slots=True)
+class TensorPlan:
+    """Where every output tensor comes from.
+
+    Attributes:
+        stored: Output name -> source name, carried byte for byte.
+        derived: Output name -> tensor that follows from others.
+        omitted: Source name -> why the layout does not store it.
+    """
+
+    stored: Mapping[str, str]
+    derived: Mapping[str, DerivedTensor]
+    omitted: Mapping[str, str]
+
+
+def write_tensors(drafter: Drafter, spec: DrafterSpec, layout: Layout) -> TensorPlan:
+    """Account for every tensor of a drafter in another layout.
+
+    Raises:
+        ConversionError: The layout has no place for one.
+    """
+    stored: dict[str, str] = {}
+    derived: dict[str, DerivedTensor] = {}
+    omitted: dict[str, str] = {}
+
+    def name(canonical: str) -> str:
+        return tensor_name(canonical, layout, spec.num_layers)
+
+    for canonical, source in drafter.tensors.items():
+        if source in drafter.dropped or canonical in drafter.derived:
+            continue
+        if canonical in layout.omitted:
+            omitted[source] = f"{layout.name} never stores it; d2t implies it (every value checked)"
+        else:
+            stored[name(canonical)] = source
+    derived |= {name(canonical): tensor for canonical, tensor in drafter.derived.items()}
+    demanded = layout.required if spec.vocabulary == "full" else layout.derived
+    for canonical in demanded:
+        if name(canonical) not in stored and name(canonical) not in derived:
+            derived[name(canonical)] = _vocabulary_tensor(canonical, drafter, spec)
+    return TensorPlan(stored, derived, omitted)
+
+
+def _vocabulary_tensor(canonical: str, drafter: Drafter, spec: DrafterSpec) -> DerivedTensor:
+    count = spec.draft_vocab_size
+    if spec.vocabulary == "full":
+        ids, why = list(range(count)), "the layout demands it; the vocabulary is full"
+    else:
+        if "d2t" in drafter.derived:
+            data, dtype = drafter.derived["d2t"].data, "I64"
+        else:
+            source = drafter.tensors["d2t"]
+            data, dtype = drafter.checkpoint.read(source), drafter.checkpoint.tensors[source].dtype
+        ids = target_ids(integers(data, dtype, "d2t"))
+        why = "the layout demands it; d2t implies it"
+    if canonical == "t2d":
+        return DerivedTensor("BOOL", (spec.vocab_size,), mask_of(ids, spec.vocab_size), why)
+    return DerivedTensor("I64", (count,), offsets_of(ids), why)
 
 
 def tensor_name(canonical: str, layout: Layout, num_layers: int) -> str:

@@ -9,7 +9,7 @@ from eagleconv.drafter.facts import DrafterSpec
 from eagleconv.drafter.items import FACT_OF
 from eagleconv.drafter.layouts import CANONICAL
 from eagleconv.drafter.read import Drafter
-from eagleconv.drafter.write import flat_base, tensor_name, write_config
+from eagleconv.drafter.write import flat_base, write_config, write_tensors
 from eagleconv.errors import ConversionError
 
 _ORDER = ("config", "rename", "drop", "derive")
@@ -82,30 +82,20 @@ def plan_layout(drafter: Drafter) -> Plan:
         else str(drafter.checkpoint.config.get("target_model_type", "")),
         layers,
     )
-    tensors: dict[str, str | None] = {}
-    derived: dict[str, DerivedTensor] = {}
+    placed = write_tensors(drafter, spec, CANONICAL)
+    tensors: dict[str, str | None] = {**placed.stored, **dict.fromkeys(placed.derived)}
     edits: list[Edit] = []
-    gone = set(drafter.dropped)
-    for canonical, stored in drafter.tensors.items():
-        if stored in gone:
-            continue
-        name = tensor_name(canonical, CANONICAL, spec.num_layers)
-        if canonical in drafter.derived:
-            continue
-        tensors[name] = stored
+    for name, stored in placed.stored.items():
         if name != stored:
             edits.append(Edit("rename", stored, stored, name, "inferred", "the canonical name"))
-    for canonical, tensor in drafter.derived.items():
-        name = tensor_name(canonical, CANONICAL, spec.num_layers)
-        tensors[name], derived[name] = None, tensor
-        edits.append(
-            Edit("derive", name, drafter.tensors.get(canonical), name, "inferred", tensor.reason)
-        )
-    for stored, reason in drafter.dropped.items():
+    for name, tensor in placed.derived.items():
+        before = drafter.tensors.get(name)
+        edits.append(Edit("derive", name, before, name, "inferred", tensor.reason))
+    for stored, reason in {**drafter.dropped, **placed.omitted}.items():
         edits.append(Edit("drop", stored, stored, None, "inferred", reason))
     edits += config_edits(drafter, spec, config)
     edits.sort(key=lambda e: _ORDER.index(e.kind))
-    return Plan(spec, config, tensors, derived, tuple(edits))
+    return Plan(spec, config, tensors, placed.derived, tuple(edits))
 
 
 def _flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -35,7 +35,6 @@ ANGELSLIM = Layout(
     model_types={"llama": "llama"},
     required=("d2t", "t2d"),
     derived=("t2d",),
-    dropped_at_full=(),
     rope=RopeRule(
         base={"*": "10000", "mrope": "config"},
         why="without mrope its trainer never passes rope_theta and rotates with base 10000 "

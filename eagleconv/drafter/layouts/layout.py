@@ -137,9 +137,9 @@ class Layout:
         fixed: Dotted path -> literal written always (and expected, not required, on reading).
         architectures: Block -> architecture string this layout writes.
         model_types: Block -> `model_type` this layout writes; absent block: no key is written.
-        required: Canonical tensors the layout demands beyond what the facts require.
-        derived: Canonical tensors the layout demands and that follow from others (t2d from d2t).
-        dropped_at_full: Canonical tensors left out when the vocabulary is full.
+        required: Vocabulary tensors the layout demands at full vocabulary too.
+        derived: Vocabulary tensors it demands at reduced vocabulary (t2d follows from d2t).
+        omitted: Canonical tensors it never stores, since others imply them.
         own_keys: Config keys only this layout knows; left out when another one is written.
         absent: Fact name -> meaning of its absence, where it is not the engines' default.
         full_attention: True where the trainer has no attention window whatever the config says.
@@ -163,7 +163,7 @@ class Layout:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     required: tuple[str, ...] = ()
     derived: tuple[str, ...] = ()
-    dropped_at_full: tuple[str, ...] = ("d2t", "t2d")
+    omitted: tuple[str, ...] = ()
     own_keys: tuple[str, ...] = ()
     absent: Mapping[str, Absence] = field(default_factory=dict)
     full_attention: bool = True

@@ -15,6 +15,14 @@ from eagleconv.drafter.layouts.layout import (
 )
 from eagleconv.drafter.names import Rename, same
 
+_OWN = (
+    "use_input_layernorm_in_first_layer",
+    "use_last_layernorm",
+    "use_mtp_layernorm",
+    "next_layer_regular",
+    "parallel_draft_step",
+    "parallel_draft_heads_num_layers",
+)
 IDS = ("eagle_config.eagle_aux_hidden_state_layer_ids", "aux_outputs")
 _NO = ("input_norm.*", "fc_norm.*", "mask_hidden", "t2d", "embed_tokens.*")
 _AUX = AuxRule(
@@ -84,8 +92,10 @@ HF = Layout(
     aux=_AUX,
     architectures={"llama": "LlamaForCausalLMEagle3"},
     model_types={"llama": "llama"},
+    omitted=("t2d",),
     notes=(DOUBLE_NORM, INJECTED_ROPE),
     expressible=_EXPRESSIBLE,
+    own_keys=tuple(f"eagle_config.{key}" for key in _OWN),
     certain_key="eagle_config.next_layer_regular",
 )
 HF_MLA = replace(

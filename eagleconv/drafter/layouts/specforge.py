@@ -61,7 +61,6 @@ SPECFORGE = Layout(
     ),
     derived=("t2d",),
     required=("d2t", "t2d"),
-    dropped_at_full=(),
     absent={"feedback": Absence(("pre_norm",), "SpecForge feeds the un-normed state back")},
     expressible=Expressible(
         facts={
@@ -109,8 +108,7 @@ PEAGLE = Layout(
         why="P-EAGLE rotates with rope_theta only (specforge/modeling/draft/peagle.py:223)",
     ),
     derived=("t2d",),
-    required=("d2t", "t2d", "mask_hidden"),
-    dropped_at_full=(),
+    required=("d2t", "t2d"),
     expressible=Expressible(
         facts={
             "block": ("llama",),

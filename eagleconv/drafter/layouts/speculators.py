@@ -143,7 +143,6 @@ PEAGLE = replace(
         values={"speculators_model_type": ("peagle",)},
     ),
     keys=(*_KEYS, MASK_KEYS[0]),
-    required=("mask_hidden",),
     architectures={"llama": "PEagleDraftModel", "qwen3": "PEagleDraftModel"},
     fixed={
         **EAGLE3.fixed,
@@ -180,6 +179,8 @@ MODELOPT = replace(
             "heads trained raw, and files without embedding and t2d look like its output",
         ),
     },
+    derived=(),
+    omitted=("t2d",),
     aux=AuxRule("open", None, False, "the script drops eagle_config, and the ids with it"),
     expressible=replace(EAGLE3.expressible, own_embedding=False, ids="default"),
 )
