@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from eagleconv.checkpoint.local import open_local
 from eagleconv.drafter.declared import Declared
 from eagleconv.drafter.facts import AuxLayers, DrafterSpec, Rope
-from eagleconv.drafter.layouts import LAYOUTS
+from eagleconv.drafter.layouts import CANONICAL, LAYOUTS
 from eagleconv.drafter.layouts.layout import Layout
 from eagleconv.drafter.read import Drafter, read_drafter
 from eagleconv.drafter.write import flat_base, inexpressible, write_config, write_tensors
@@ -120,7 +120,8 @@ def test_every_pair_that_can_say_it(variant: str, tmp_path: Path) -> None:
         drafter = read_as(tmp_path / first.name, first, spec)
         rewrite(drafter, second, there)
         again = read_as(there, second, spec)
-        assert second.name in again.layout_names
+        # The canonical layout keeps keys engines read, and they still name their producer.
+        assert second.name in again.layout_names or second is CANONICAL
         assert again.spec() == spec, (first.name, second.name)
         assert values(again) == values(drafter)
 
