@@ -1,11 +1,12 @@
 """Hold every tensor against the facts, and report what is known to go wrong."""
 
+import struct
 from collections.abc import Mapping
 from typing import Any
 
 from eagleconv.drafter import sizes
 from eagleconv.drafter.evidence import present
-from eagleconv.drafter.facts import Fact, TargetConfig, Trap
+from eagleconv.drafter.facts import Fact, Question, TargetConfig, Trap
 from eagleconv.drafter.reading import Evidence
 from eagleconv.drafter.rope import base_of
 from eagleconv.errors import SourceError
@@ -43,6 +44,30 @@ def check_tensors(r: Evidence, facts: Mapping[str, Fact]) -> None:
         )
     if r.target is not None:
         check_target(r, v, r.target)
+
+
+def check_buffers(r: Evidence, facts: Mapping[str, Fact]) -> None:
+    """Hold saved rotary buffers against the rope facts: they show what the trainer rotated with.
+
+    inv_freq[i] = base^(-2i/d) for unscaled rope, float32, d/2 values.
+    """
+    rope = facts["rope"].value
+    for name, info in r.checkpoint.tensors.items():
+        if not name.endswith("rotary_emb.inv_freq") or name.startswith("target_model."):
+            continue
+        if info.dtype != "F32" or info.shape[0] < 2 or rope.scaling is not None:
+            continue
+        values = struct.unpack(f"<{info.shape[0]}f", r.checkpoint.read(name))
+        base = values[1] ** -float(info.shape[0])
+        if abs(base / rope.theta - 1) > 1e-3 and r.declared.rope_theta is None:
+            r.questions.append(
+                Question(
+                    "rope theta",
+                    f"config.json says rope base {rope.theta:g}, but the saved buffer {name} was "
+                    f"made with {base:.6g}.",
+                    f"--rope-theta {base:.6g} (as trained) or --rope-theta {rope.theta:g}",
+                )
+            )
 
 
 def check_target(r: Evidence, v: Mapping[str, Any], target: TargetConfig) -> None:
@@ -105,6 +130,7 @@ def report_notes(r: Evidence, facts: Mapping[str, Fact]) -> None:
     """Report the traps of the possible layouts."""
     rope = facts["rope"].value
     kind = "default" if rope.scaling is None else str(rope.scaling.get("rope_type"))
+    check_buffers(r, facts)
     known = {name: fact.value for name, fact in facts.items()} | {"rope_kind": kind}
     for layout in r.layouts:
         sure = not layout.certain_key or present(r.checkpoint.config, layout.certain_key)

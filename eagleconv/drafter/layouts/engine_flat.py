@@ -25,7 +25,6 @@ _ARCHITECTURES = (
     "Eagle3MiniMaxM2ForCausalLM",
     "Eagle3Qwen2_5vlForCausalLM",
     "Eagle3Qwen3vlForCausalLM",
-    "PEagleDraftModel",
 )
 CANONICAL = Layout(
     name="eagle-3.1",
