@@ -46,7 +46,7 @@ def names(drafter: Drafter) -> set[str]:
     return {t.name for t in drafter.traps}
 
 
-TARGET = TargetConfig("t", "llama", 12, 64, 320)
+TARGET = TargetConfig("t", "llama", 12, 64, 160)
 
 
 def test_1_norm_output_of_specforge_is_asked_about(tmp_path: Path) -> None:
@@ -262,9 +262,9 @@ def test_14_eagle_1_heads_are_refused_by_name(tmp_path: Path) -> None:
 
 def test_15_a_padded_target_vocabulary_is_reported_another_one_refused(tmp_path: Path) -> None:
     source = made(tmp_path, "specforge", {"norm_output": None})
-    padded = read(source, target=replace(TARGET, vocab_size=384))
+    padded = read(source, target=replace(TARGET, vocab_size=192))
     assert "vocabulary-differs-by-padding" in names(padded)
-    with pytest.raises(SourceError, match="target vocabulary of 320"):
+    with pytest.raises(SourceError, match="target vocabulary of 160"):
         read(source, target=replace(TARGET, vocab_size=9999))
 
 

@@ -109,6 +109,9 @@ def read_drafter(
             f"(architectures {config.get('architectures')}, first tensors {list(names)[:3]})",
             "see `eagleconv inspect --help` for the layouts, or report the producer",
         )
+    # A layout that has no place for some tensor is none of these.
+    whole = tuple(c for c in found if all(to_canonical(n, c.layout.names) for n in names))
+    found = whole or found
     tensors, dropped = _canonical_tensors(checkpoint, found)
     reader = Evidence(checkpoint, found, tensors, declared, target)
     facts = decide(reader)
