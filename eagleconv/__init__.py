@@ -1,3 +1,121 @@
-"""eagleconv: read, check and upgrade EAGLE drafters, without changing what they compute."""
+"""eagleconv: read, check and upgrade EAGLE drafters, without changing what they compute.
+
+Every command is a function here; each returns a frozen dataclass and raises `EagleconvError`.
+Nothing heavy is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from eagleconv.conversion.apply import Upgraded
+    from eagleconv.conversion.difference import Difference
+    from eagleconv.conversion.verify import Verified
+    from eagleconv.drafter.declared import Declared
+    from eagleconv.drafter.read import Drafter
 
 __version__ = "0.1.0"
+__all__ = ["__version__", "diff", "inspect", "upgrade", "verify"]
+
+
+def inspect(source: str, *, target: str | None = None) -> Drafter:
+    """Say what a checkpoint is: layout, producers, facts with origins, open questions, traps.
+
+    Args:
+        source: A directory, `org/name`, or `hf://org/name@revision`; only headers and small
+            tensors of a repository are fetched.
+        target: The target's directory, config.json or Hub id; settles the layer count.
+
+    Raises:
+        SourceError: It cannot be read, or is no EAGLE-3 drafter.
+    """
+    from eagleconv.checkpoint.source import open_source
+    from eagleconv.drafter.read import read_drafter
+    from eagleconv.target.config import read_target
+
+    checkpoint = open_source(source, weights=False)
+    try:
+        return read_drafter(checkpoint, target=read_target(target) if target else None)
+    finally:
+        checkpoint.close()
+
+
+def upgrade(
+    source: str,
+    output: str | None = None,
+    *,
+    target: str | None = None,
+    declared: Declared | None = None,
+    dry_run: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Upgraded:
+    """Write a drafter in the EAGLE 3.1 layout; every carried tensor keeps every bit.
+
+    Args:
+        source: A directory, `org/name`, or `hf://org/name@revision`.
+        output: Directory to write; default `<source>-3.1-layout`, beside a local source, in the
+            current directory for a repository.
+        target: The target's directory, config.json or Hub id.
+        declared: What the weights were trained with, where the files leave it open.
+        dry_run: Plan, and write nothing.
+        progress: Called with the number of bytes of each piece written.
+
+    Raises:
+        SourceError: It cannot be read, or is no EAGLE-3 drafter.
+        OpenQuestions: The files allow more than one reading; `questions` has one line for each.
+        ConversionError: It cannot be written; nothing is left behind.
+    """
+    from eagleconv.checkpoint.source import open_source
+    from eagleconv.conversion.apply import Upgraded, apply, carried_files, check_reread
+    from eagleconv.conversion.plan import plan_layout
+    from eagleconv.drafter.read import read_drafter
+    from eagleconv.target.config import read_target
+
+    checkpoint = open_source(source, weights=True)
+    try:
+        facts = read_target(target) if target else None
+        drafter = read_drafter(checkpoint, declared, facts)
+        plan = plan_layout(drafter)
+        check_reread(drafter, plan)
+        if dry_run:
+            return Upgraded("", not plan.edits, plan, drafter, carried_files(drafter)[1])
+        if output is None:
+            name = source.split("/")[-1].split("@")[0] if checkpoint.revision else source
+            output = name.rstrip("/") + "-3.1-layout"
+        return apply(drafter, plan, output, progress)
+    finally:
+        checkpoint.close()
+
+
+def verify(directory: str) -> Verified:
+    """Hold every byte and tensor of an output against its eagleconv.json.
+
+    Raises:
+        SourceError: It has no eagleconv.json, or cannot be read.
+    """
+    from eagleconv.conversion.verify import verify as check
+
+    return check(directory)
+
+
+def diff(a: str, b: str) -> Difference:
+    """Compare two drafters: facts by meaning, tensors by canonical name and value.
+
+    Raises:
+        SourceError: One of them cannot be read, or is no EAGLE-3 drafter.
+    """
+    from eagleconv.checkpoint.source import open_source
+    from eagleconv.conversion.difference import compare
+    from eagleconv.drafter.read import read_drafter
+
+    left = open_source(a, weights=True)
+    try:
+        right = open_source(b, weights=True)
+        try:
+            return compare(read_drafter(left), read_drafter(right))
+        finally:
+            right.close()
+    finally:
+        left.close()

@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-ROOMS = ["errors", "checkpoint", "drafter", "engines", "target", "rules", "runtime", "upgrade"]
+ROOMS = ["errors", "checkpoint", "drafter", "engines", "target", "rules", "runtime", "conversion"]
 ROOMS += ["export", "report", "cli"]
 PACKAGE = Path(__file__).parent.parent / "eagleconv"
 

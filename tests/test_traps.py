@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from eagleconv.checkpoint.local import open_local
+from eagleconv.conversion.plan import plan_layout
 from eagleconv.drafter.declared import Declared
 from eagleconv.drafter.facts import AuxLayers, Rope, TargetConfig
 from eagleconv.drafter.items import OMIT, nested_ids
@@ -16,7 +17,6 @@ from eagleconv.drafter.layouts import LAYOUTS
 from eagleconv.drafter.read import Drafter, read_drafter
 from eagleconv.engines import ENGINES, answer, traits
 from eagleconv.errors import ConversionError, EagleconvError, OpenQuestions, SourceError
-from eagleconv.upgrade.plan import plan_layout
 from tests.drafters import make_spec, make_tensors, write_drafter, write_safetensors
 
 BY_NAME = {layout.name: layout for layout in LAYOUTS}

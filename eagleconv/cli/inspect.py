@@ -23,20 +23,14 @@ def command(source: str, target: str | None, form: str, verbose: bool, output: s
       eagleconv inspect ./eagle3-ckpt
       eagleconv inspect org/name --format json
     """
-    from eagleconv.checkpoint.source import open_source
-    from eagleconv.drafter.read import read_drafter
+    import eagleconv
     from eagleconv.report.drafter import as_json, as_lines
     from eagleconv.report.output import emit
-    from eagleconv.target.config import read_target
 
-    checkpoint = open_source(source, weights=False)
-    try:
-        drafter = read_drafter(checkpoint, target=read_target(target) if target else None)
-        if form == "json":
-            from eagleconv.checkpoint.json_file import dump_json
+    drafter = eagleconv.inspect(source, target=target)
+    if form == "json":
+        from eagleconv.checkpoint.json_file import dump_json
 
-            emit(dump_json(as_json(drafter)).decode(), output)
-        else:
-            emit(as_lines(drafter, markdown=form == "markdown", verbose=verbose), output)
-    finally:
-        checkpoint.close()
+        emit(dump_json(as_json(drafter)).decode(), output)
+    else:
+        emit(as_lines(drafter, markdown=form == "markdown", verbose=verbose), output)

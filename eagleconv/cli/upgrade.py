@@ -42,13 +42,9 @@ def command(
       eagleconv upgrade ./eagle3-ckpt
       eagleconv upgrade ./eagle3-ckpt --target ./target -o ./eagle3.1
     """
-    from eagleconv.checkpoint.source import open_source
+    import eagleconv
     from eagleconv.drafter.declared import Declared
-    from eagleconv.drafter.read import read_drafter
     from eagleconv.report.upgraded import as_lines
-    from eagleconv.target.config import read_target
-    from eagleconv.upgrade.apply import Upgraded, apply, carried_files, check_reread
-    from eagleconv.upgrade.plan import plan_layout
 
     scaling = None
     if rope_scaling is not None:
@@ -58,19 +54,11 @@ def command(
             scaling = rope_scaling
         if not isinstance(scaling, dict):
             raise UsageError("--rope-scaling is no JSON object", "for instance '{}' for none")
-    checkpoint = open_source(source, weights=True)
-    try:
-        facts = read_target(target) if target else None
-        drafter = read_drafter(checkpoint, Declared(rope_scaling=scaling, **declared), facts)
-        plan = plan_layout(drafter)
-        check_reread(drafter, plan)
-        if dry_run:
-            done = Upgraded("", not plan.edits, plan, drafter, carried_files(drafter)[1])
-        else:
-            name = (
-                checkpoint.root if not checkpoint.revision else source.split("/")[-1].split("@")[0]
-            )
-            done = apply(drafter, plan, output or name.rstrip("/") + "-3.1-layout")
-        click.echo(as_lines(done), nl=False)
-    finally:
-        checkpoint.close()
+    done = eagleconv.upgrade(
+        source,
+        output,
+        target=target,
+        declared=Declared(rope_scaling=scaling, **declared),
+        dry_run=dry_run,
+    )
+    click.echo(as_lines(done), nl=False)

@@ -12,8 +12,8 @@ def command(directory: str) -> None:
     Example:
       eagleconv verify ./eagle3-ckpt-3.1-layout
     """
+    from eagleconv.conversion.verify import verify
     from eagleconv.errors import ConversionError
-    from eagleconv.upgrade.verify import verify
 
     result = verify(directory)
     if result.problems:

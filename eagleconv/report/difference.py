@@ -1,6 +1,6 @@
 """The difference of two drafters in text."""
 
-from eagleconv.upgrade.difference import Difference
+from eagleconv.conversion.difference import Difference
 
 
 def as_lines(found: Difference) -> str:

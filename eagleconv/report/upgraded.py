@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
+from eagleconv.conversion.apply import Upgraded
+from eagleconv.conversion.plan import Edit
 from eagleconv.engines import ENGINES, answer, traits
 from eagleconv.report.drafter import taps_words
-from eagleconv.upgrade.apply import Upgraded
-from eagleconv.upgrade.plan import Edit
 
 
 def short(value: Any) -> str:

@@ -10,10 +10,10 @@ from eagleconv.checkpoint.json_file import dump_json
 from eagleconv.checkpoint.local import CONFIG, MANIFEST, open_local
 from eagleconv.checkpoint.manifest import FileRecord, write_records
 from eagleconv.checkpoint.writer import OutputDirectory
+from eagleconv.conversion.plan import Plan
 from eagleconv.drafter.facts import AuxLayers
 from eagleconv.drafter.read import Drafter, read_drafter
 from eagleconv.errors import ConversionError
-from eagleconv.upgrade.plan import Plan
 
 #: Weights and trainers' states that are not carried into an output; the rest of the files is.
 _NOT_CARRIED = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".index.json", ".gguf", ".py")
