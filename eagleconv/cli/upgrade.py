@@ -1,11 +1,35 @@
 """`eagleconv upgrade`."""
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
 from eagleconv.errors import UsageError
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[int], None] | None]:
+    """Count bytes on stderr, on a terminal only."""
+    stream = click.get_text_stream("stderr")
+    if not stream.isatty():
+        yield None
+        return
+    done = shown = 0
+
+    def tick(count: int) -> None:
+        nonlocal done, shown
+        done += count
+        if done - shown >= 1 << 28:
+            shown = done
+            stream.write(f"\r{done / 1e9:.1f} GB written")
+            stream.flush()
+
+    yield tick
+    if shown:
+        stream.write("\r\033[K")
 
 
 @click.command()
@@ -54,11 +78,13 @@ def command(
             scaling = rope_scaling
         if not isinstance(scaling, dict):
             raise UsageError("--rope-scaling is no JSON object", "for instance '{}' for none")
-    done = eagleconv.upgrade(
-        source,
-        output,
-        target=target,
-        declared=Declared(rope_scaling=scaling, **declared),
-        dry_run=dry_run,
-    )
+    with progress() as tick:
+        done = eagleconv.upgrade(
+            source,
+            output,
+            target=target,
+            declared=Declared(rope_scaling=scaling, **declared),
+            dry_run=dry_run,
+            progress=tick,
+        )
     click.echo(as_lines(done), nl=False)

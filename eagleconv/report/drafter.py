@@ -101,12 +101,18 @@ def as_lines(drafter: Drafter, *, markdown: bool, verbose: bool) -> str:
     """Return the report as text or markdown."""
     c = drafter.checkpoint
     size = sum(c.tensors[s].nbytes for s in drafter.tensors.values())
+    aux = drafter.facts["aux"]
     head = [
         ("source", c.source + (f" at {c.revision}" if c.revision else "")),
         ("variant", drafter.variant),
         ("layout", " or ".join(drafter.layout_names)),
         ("producer", " or ".join(drafter.producers)),
-        ("taps", taps_words(drafter.facts["aux"].value)),
+        (
+            "taps",
+            f"{aux.value.count} states; which ones is open"
+            if aux.origin == "open"
+            else taps_words(aux.value),
+        ),
         (
             "weights",
             f"{parameters(drafter) / 1e6:.1f} M parameters, {size / 1e6:.1f} MB, "
