@@ -1,6 +1,7 @@
 """`eagleconv upgrade`."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +14,7 @@ from eagleconv.errors import UsageError
 @contextmanager
 def progress() -> Iterator[Callable[[int], None] | None]:
     """Count bytes on stderr, on a terminal only."""
-    stream = click.get_text_stream("stderr")
+    stream = sys.stderr
     if not stream.isatty():
         yield None
         return
