@@ -1,13 +1,14 @@
 """Apply a plan: write the output directory, or nothing."""
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from eagleconv import __version__
+from eagleconv.checkpoint.checkpoint import TensorInfo, TensorReader
 from eagleconv.checkpoint.json_file import dump_json
-from eagleconv.checkpoint.local import CONFIG, MANIFEST, open_local
+from eagleconv.checkpoint.local import CONFIG, MANIFEST
 from eagleconv.checkpoint.manifest import FileRecord, write_records
 from eagleconv.checkpoint.writer import OutputDirectory
 from eagleconv.conversion.plan import Plan
@@ -101,16 +102,23 @@ def check_reread(drafter: Drafter, plan: Plan) -> None:
     Raises:
         ConversionError: They differ, which is a defect of this tool.
     """
-    from dataclasses import replace
-
+    source = drafter.checkpoint
     stored = {
-        name: replace(drafter.checkpoint.tensors[source], name=name)
-        for name, source in plan.tensors.items()
-        if source is not None
+        name: (
+            TensorInfo(
+                name,
+                plan.derived[name].dtype,
+                plan.derived[name].shape,
+                len(plan.derived[name].data),
+                "",
+                -1,
+            )
+            if origin is None
+            else replace(source.tensors[origin], name=name)
+        )
+        for name, origin in plan.tensors.items()
     }
-    if plan.derived:
-        return
-    reader = _Renamed(drafter.checkpoint.reader, dict(plan.tensors))
+    reader = _Planned(source.reader, plan)
     again = replace(
         drafter.checkpoint,
         config=plan.config,
@@ -127,21 +135,27 @@ def check_reread(drafter: Drafter, plan: Plan) -> None:
         )
 
 
-class _Renamed:
-    """Gives the bytes of renamed tensors."""
+class _Planned:
+    """Gives the bytes of the output before it is written: renamed tensors, and derived ones."""
 
-    def __init__(self, reader: Any, names: Mapping[str, str | None]) -> None:
-        self.reader, self.names = reader, names
+    def __init__(self, reader: TensorReader, plan: Plan) -> None:
+        self._reader, self._plan = reader, plan
 
-    def chunks(self, tensor: Any, size: int) -> Any:
-        from dataclasses import replace
+    def chunks(self, tensor: TensorInfo, size: int) -> Iterator[memoryview]:
+        """Yield the bytes of one output tensor."""
+        origin = self._plan.tensors[tensor.name]
+        if origin is None:
+            yield memoryview(self._plan.derived[tensor.name].data)
+        else:
+            yield from self._reader.chunks(replace(tensor, name=origin), size)
 
-        return self.reader.chunks(replace(tensor, name=self.names[tensor.name]), size)
-
-    def read_into(self, tensor: Any, start: int, buffer: memoryview) -> None:
-        from dataclasses import replace
-
-        self.reader.read_into(replace(tensor, name=self.names[tensor.name]), start, buffer)
+    def read_into(self, tensor: TensorInfo, start: int, buffer: memoryview) -> None:
+        """Fill a buffer from one output tensor."""
+        origin = self._plan.tensors[tensor.name]
+        if origin is None:
+            buffer[:] = self._plan.derived[tensor.name].data[start : start + len(buffer)]
+        else:
+            self._reader.read_into(replace(tensor, name=origin), start, buffer)
 
     def close(self) -> None:
         """Nothing: the source closes its own reader."""
@@ -185,8 +199,3 @@ def manifest_of(drafter: Drafter, plan: Plan, records: Mapping[str, FileRecord])
         "tensors": dict(plan.tensors),
         "files": write_records(records),
     }
-
-
-def reopen(destination: str) -> Drafter:
-    """Read an output again, from the disk."""
-    return read_drafter(open_local(destination))

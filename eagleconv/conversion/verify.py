@@ -86,7 +86,7 @@ def _sentence(error: Any) -> str:
     where = f"{MANIFEST}: {place}" if place else MANIFEST
     expected = error.validator_value
     if error.validator == "required":
-        missing = next(key for key in expected if f"'{key}'" in error.message)
+        missing = next(key for key in expected if error.message.startswith(repr(key)))
         return f"{where} has no {missing}"
     value = json.dumps(error.instance)
     shown = value if len(value) <= 60 else value[:57] + "..."
