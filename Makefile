@@ -17,6 +17,7 @@ test: $(VENV)/test.stamp check
 
 check: $(VENV)/test.stamp
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check -q .
 	$(BIN)/mypy
 
 # Real vLLM on CPU, in an environment of its own.

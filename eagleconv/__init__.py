@@ -6,6 +6,7 @@ Nothing heavy is imported before it is needed.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -82,8 +83,8 @@ def upgrade(
         if dry_run:
             return Upgraded("", not plan.edits, plan, drafter, carried_files(drafter)[1])
         if output is None:
-            name = source.split("/")[-1].split("@")[0] if checkpoint.revision else source
-            output = name.rstrip("/") + "-3.1-layout"
+            name = source.split("/")[-1].split("@")[0]
+            output = (name if checkpoint.revision else os.path.abspath(source)) + "-3.1-layout"
         return apply(drafter, plan, output, progress)
     finally:
         checkpoint.close()

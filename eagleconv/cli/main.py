@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import click
 
 from eagleconv import __version__
-from eagleconv.errors import EagleconvError, OpenQuestions
+from eagleconv.errors import ConversionError, EagleconvError, OpenQuestions
 
 #: Command -> its one-line help; the module of the same name holds `command`.
 COMMANDS = {
@@ -86,4 +86,11 @@ def main() -> NoReturn:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 141
+    except Exception as error:
+        # A defect of this tool; the writer has removed its work on the way here.
+        if debug:
+            raise
+        click.echo(f"error: unexpected {type(error).__name__}: {error}", err=True)
+        click.echo("hint: run again with --debug and report this", err=True)
+        code = ConversionError.exit_code
     raise SystemExit(code if isinstance(code, int) else 0)

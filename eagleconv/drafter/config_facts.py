@@ -48,7 +48,7 @@ def decide(r: Evidence) -> dict[str, Fact]:
     )
     if out["block"].value == "mla":
         out["mla"] = sizes.latent(s, get, where)
-        out["num_attention_heads"] = r.scalar("num_attention_heads", int)
+        out["num_attention_heads"] = r.scalar("num_attention_heads")
         kv = get("num_key_value_heads")[0]
         n = out["num_attention_heads"].value
         out["num_key_value_heads"] = Fact(kv or n, "read" if kv else "inferred", "MLA")
@@ -75,10 +75,10 @@ def decide(r: Evidence) -> dict[str, Fact]:
         out[name] = Fact(there, "read", f"{'a' if there else 'no'} tensor {value}")
     there = any(".mlp." in k and k.endswith(".bias") for k in s)
     out["mlp_bias"] = Fact(there, "read", "MLP bias tensors" if there else "no MLP bias")
-    eps = r.scalar("rms_norm_eps", (float, int))
+    eps = r.scalar("rms_norm_eps")
     out["rms_norm_eps"] = Fact(float(eps.value), eps.origin, eps.why, eps.keys)
-    out["max_position_embeddings"] = r.scalar("max_position_embeddings", int)
-    out["hidden_act"] = r.scalar("hidden_act", str)
+    out["max_position_embeddings"] = r.scalar("max_position_embeddings")
+    out["hidden_act"] = r.scalar("hidden_act")
     theta = r.default("rope_theta")
     out["rope"], asked = read_rope(
         get,

@@ -5,7 +5,6 @@ from eagleconv.drafter import meanings
 from eagleconv.drafter.evidence import lookup
 from eagleconv.drafter.facts import Fact, Question, Trap
 from eagleconv.drafter.reading import Evidence
-from eagleconv.errors import SourceError
 
 
 def read_feedback(r: Evidence) -> Fact:
@@ -17,8 +16,6 @@ def read_feedback(r: Evidence) -> Fact:
     value, key = r.get("norm_output")
     if value is None:
         value, key = r.get("norm_output_head")
-    if value is not None and not isinstance(value, bool):
-        raise SourceError(f"{r.where}: config.json key {key} is {value!r}, expected a bool")
     fact = meanings.feedback(
         r.layouts,
         value,
@@ -35,8 +32,6 @@ def read_feedback(r: Evidence) -> Fact:
 def read_residual(r: Evidence) -> Fact:
     """See `meanings.residual`."""
     value, key = r.get("norm_before_residual")
-    if value is not None and not isinstance(value, bool):
-        raise SourceError(f"{r.where}: config.json key {key} is {value!r}, expected a bool")
     fact = meanings.residual(
         [] if r.ours else r.layouts, value, key, r.declared.norm_before_residual
     )

@@ -1,5 +1,6 @@
 """What every fact is read from: the config under each possible layout, and the tensors."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ from eagleconv.checkpoint.checkpoint import Checkpoint
 from eagleconv.drafter.declared import Declared, DerivedTensor
 from eagleconv.drafter.evidence import Candidate, lookup
 from eagleconv.drafter.facts import Fact, Question, TargetConfig, Trap
+from eagleconv.drafter.item_kinds import kind_problem
 from eagleconv.drafter.model_types import MODEL_TYPE_DEFAULTS
 from eagleconv.drafter.model_types import SOURCE as DEFAULTS_SOURCE
 from eagleconv.errors import SourceError
@@ -41,12 +43,23 @@ class Evidence:
             self.layouts = [x for x in self.layouts if x.name == "eagle-3.1"] or self.layouts
 
     def get(self, item: str) -> tuple[Any, str]:
-        """Return the first value of a config item under any possible layout, and its key."""
+        """Return the first value of a config item under any possible layout, and its key.
+
+        Raises:
+            SourceError: It is of the wrong kind.
+        """
         for layout in self.layouts:
             for path, name in (*layout.keys, *layout.read_also):
                 if name == item:
                     value = lookup(self.checkpoint.config, path)
                     if value is not None:
+                        problem = kind_problem(item, value)
+                        if problem:
+                            raise SourceError(
+                                f"{self.where}: config.json key {path} is "
+                                f"{json.dumps(value)[:60]}, {problem}",
+                                "correct the config",
+                            )
                         return value, path
         return None, ""
 
@@ -55,14 +68,14 @@ class Evidence:
         model_type = self.get("layer_model_type")[0] or self.checkpoint.config.get("model_type")
         return MODEL_TYPE_DEFAULTS.get(str(model_type or "llama"), {}).get(item)
 
-    def scalar(self, item: str, kind: type | tuple[type, ...]) -> Fact:
-        """Read a config item; its `model_type` default where it is absent."""
+    def scalar(self, item: str) -> Fact:
+        """Read a config item; its `model_type` default where it is absent.
+
+        Raises:
+            SourceError: It is absent and has no default.
+        """
         value, key = self.get(item)
         if value is not None:
-            if isinstance(value, bool) != (kind is bool) or not isinstance(value, kind):
-                raise SourceError(
-                    f"{self.where}: config.json key {key} is {value!r}", "correct its type"
-                )
             return Fact(value, "read", "config.json", (key,))
         value = self.default(item)
         if value is None:

@@ -4,11 +4,14 @@ Precedence in transformers 5.19 (`modeling_rope_utils.py:752-781`, run): a non-e
 replaces `rope_parameters`; the base is the one inside it, else `rope_theta`, else 10000.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from eagleconv.drafter.facts import Fact, Question, Rope
+from eagleconv.drafter.item_kinds import kind_problem
 from eagleconv.drafter.layouts.layout import RopeRule
+from eagleconv.errors import SourceError
 
 Get = Callable[[str], tuple[Any, str]]
 
@@ -49,6 +52,8 @@ def read_rope(
     top, _ = get("rope_theta")
     partial, _ = get("partial_rotary_factor")
     questions = []
+    for place, raw in (("rope_parameters", parameters), ("rope_scaling", old)):
+        check_inside(place, raw)
     nested = isinstance(parameters, Mapping) and any(
         isinstance(v, Mapping) for v in parameters.values()
     )
@@ -60,7 +65,8 @@ def read_rope(
         "rope_theta": top,
     }
     if partial is None and isinstance(parameters, Mapping):
-        partial = parameters.get("partial_rotary_factor")
+        inner = parameters.get("partial_rotary_factor")
+        partial = inner if isinstance(inner, int | float) else None
     bases = {k: float(v) for k, v in places.items() if isinstance(v, int | float)}
     shapes = [
         s for raw in (old, parameters) if not nested and (s := normal_scaling(raw)) is not None
@@ -143,6 +149,40 @@ def read_rope(
     rope = Rope(base.value if base.value is not None else 0.0, used, float(partial or 1.0))
     origin = "user" if theta is not None or scaling is not None else base.origin
     return Fact(rope, origin, base.why, base.keys), questions
+
+
+#: Entries of a rope dict that are text or lists; every other one is a number.
+_TEXT = ("rope_type", "type")
+_LISTS = ("mrope_section", "short_factor", "long_factor")
+_FLAGS = ("mrope_interleaved", "truncate", "finetuned")
+
+
+def check_inside(place: str, raw: Any) -> None:
+    """Refuse a rope dict with an entry of the wrong kind: engines fall back to 10000 silently.
+
+    Raises:
+        SourceError: Naming the entry.
+    """
+    if not isinstance(raw, Mapping) or any(isinstance(v, Mapping) for v in raw.values()):
+        return
+    for key, value in raw.items():
+        if value is None:
+            continue
+        if key in _TEXT:
+            good = isinstance(value, str)
+        elif key in _LISTS:
+            good = isinstance(value, list) and bool(value)
+        elif key in _FLAGS:
+            good = isinstance(value, bool)
+        elif key in ("rope_theta", "partial_rotary_factor"):
+            good = not kind_problem(key, value)
+        else:
+            good = isinstance(value, int | float) and not isinstance(value, bool)
+        if not good:
+            raise SourceError(
+                f"config.json key {place}.{key} is {json.dumps(value)[:60]}, which is no value for it",
+                "correct the config",
+            )
 
 
 def base_of(rule: RopeRule, kind: str) -> str:

@@ -91,6 +91,7 @@ def traits(spec: DrafterSpec, layers: int | None = None) -> dict[str, Any]:
         "own_head": spec.own_head,
         "quantized": spec.quantization is not None,
         "rope_scaling": spec.rope.scaling is not None,
+        "partial_rotary": spec.rope.partial_rotary_factor != 1.0,
         "mla_full_rank_q": spec.mla is not None and spec.mla.q_lora_rank is None,
         "hidden_act": spec.hidden_act,
     }

@@ -65,6 +65,13 @@ SGLANG = Engine(
             "srt/models/llama.py",
         ),
         EngineFact(
+            {"partial_rotary": (True,)},
+            "silently wrong",
+            "partial_rotary_factor is read as an attribute transformers 5 no longer has, so the "
+            "whole head rotates",
+            "srt/models/llama.py:199",
+        ),
+        EngineFact(
             {"block": ("mla",), "input_norm": ("concat", "both")},
             "silently wrong",
             "its MLA class ignores norm_before_fc",
