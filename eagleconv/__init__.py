@@ -51,6 +51,7 @@ def upgrade(
     declared: Declared | None = None,
     dry_run: bool = False,
     progress: Callable[[int], None] | None = None,
+    on_written: Callable[[], None] | None = None,
 ) -> Upgraded:
     """Write a drafter in the EAGLE 3.1 layout; every carried tensor keeps every bit.
 
@@ -62,6 +63,7 @@ def upgrade(
         declared: What the weights were trained with, where the files leave it open.
         dry_run: Plan, and write nothing.
         progress: Called with the number of bytes of each piece written.
+        on_written: Called the moment the output is in place, while signals are held off.
 
     Raises:
         SourceError: It cannot be read, or is no EAGLE-3 drafter.
@@ -85,7 +87,7 @@ def upgrade(
         if output is None:
             name = source.split("/")[-1].split("@")[0]
             output = (name if checkpoint.revision else os.path.abspath(source)) + "-3.1-layout"
-        return apply(drafter, plan, output, progress)
+        return apply(drafter, plan, output, progress, on_written)
     finally:
         checkpoint.close()
 

@@ -22,6 +22,7 @@ from eagleconv.checkpoint.tensor_file import (
     index_bytes,
     plan_files,
 )
+from eagleconv.checkpoint.uninterrupted import uninterrupted
 from eagleconv.checkpoint.work_directory import WorkDirectory, remove_stale, sync_directory
 from eagleconv.errors import ConversionError
 
@@ -155,11 +156,16 @@ class OutputDirectory:
             names.append(INDEX_NAME)
         return tuple(names)
 
-    def commit(self, manifest: Callable[[Mapping[str, FileRecord]], bytes]) -> None:
+    def commit(
+        self,
+        manifest: Callable[[Mapping[str, FileRecord]], bytes],
+        on_written: Callable[[], None] | None = None,
+    ) -> None:
         """Write `eagleconv.json`, check everything by reopening it, and rename into place.
 
         Args:
             manifest: Gives the bytes of `eagleconv.json` for the records of all other files.
+            on_written: Called the moment the output is in place, before any signal is heard again.
 
         Raises:
             ConversionError: A file is not what was asked for, or the destination has appeared.
@@ -174,7 +180,10 @@ class OutputDirectory:
             sync_directory(folder)
         if os.path.isdir(self._path):
             os.chmod(work.path, stat.S_IMODE(os.stat(self._path).st_mode))
-        work.publish(self._path)
+        with uninterrupted():
+            work.publish(self._path)
+            if on_written is not None:
+                on_written()
 
     def _check_destination(self) -> None:
         shown = self._destination

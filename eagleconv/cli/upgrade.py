@@ -1,6 +1,7 @@
 """`eagleconv upgrade`."""
 
 import json
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,6 +9,7 @@ from typing import Any
 
 import click
 
+from eagleconv.checkpoint.uninterrupted import STOPS
 from eagleconv.errors import UsageError
 
 
@@ -31,6 +33,12 @@ def progress() -> Iterator[Callable[[int], None] | None]:
     yield tick
     if shown:
         stream.write("\r\033[K")
+
+
+def too_late() -> None:
+    """Stop listening to Ctrl-C: the output is whole, and the exit code must say so."""
+    for number in STOPS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @click.command()
@@ -87,5 +95,6 @@ def command(
             declared=Declared(rope_scaling=scaling, **declared),
             dry_run=dry_run,
             progress=tick,
+            on_written=too_late,
         )
     click.echo(as_lines(done), nl=False)

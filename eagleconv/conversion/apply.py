@@ -51,6 +51,7 @@ def apply(
     plan: Plan,
     destination: str,
     progress: Callable[[int], None] | None = None,
+    on_written: Callable[[], None] | None = None,
 ) -> Upgraded:
     """Write the plan's output.
 
@@ -67,7 +68,7 @@ def apply(
             with open(os.path.join(checkpoint.root, MANIFEST), "rb") as file:
                 manifest = file.read()
             _check_copy(output, checkpoint.manifest)
-            output.commit(lambda records: manifest)
+            output.commit(lambda records: manifest, on_written)
             return Upgraded(destination, True, plan, drafter, left)
         output.add_bytes(CONFIG, dump_json(plan.config))
         entries: list[Any] = []
@@ -82,7 +83,7 @@ def apply(
         output.add_tensors(entries, {"format": "pt", **metadata})
         for name in carried:
             output.add_file(name, os.path.join(checkpoint.root, name))
-        output.commit(lambda records: dump_json(manifest_of(drafter, plan, records)))
+        output.commit(lambda records: dump_json(manifest_of(drafter, plan, records)), on_written)
     return Upgraded(destination, already, plan, drafter, left)
 
 
