@@ -68,7 +68,7 @@ def make_tensors(spec: DrafterSpec, seed: int = 0) -> dict[str, tuple[str, tuple
     """Return canonical name -> (dtype, shape, bytes): random weights and a sorted vocabulary map."""
     rng = np.random.default_rng(seed)
     out = {}
-    shapes = expected_shapes(spec.values(), packed=False)
+    shapes = expected_shapes(spec.values())
     if spec.attention_bias:
         shapes |= {
             f"layers.{i}.self_attn.{m}_proj.bias": shapes[f"layers.{i}.self_attn.{m}_proj.weight"][

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Any, NoReturn
 
 import click
@@ -63,11 +64,15 @@ def _terminated(number: int, frame: Any) -> NoReturn:
 
 def main() -> NoReturn:
     """Run a command and exit with the code of the contract."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     signal.signal(signal.SIGTERM, _terminated)
     debug = "--debug" in sys.argv[1:] or bool(os.environ.get("EAGLECONV_DEBUG"))
     try:
         code = cli.main(standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         code = error.exit_code

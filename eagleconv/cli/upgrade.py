@@ -1,6 +1,6 @@
 """`eagleconv upgrade`."""
 
-import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
+from eagleconv.checkpoint.json_file import load_object
 from eagleconv.checkpoint.uninterrupted import STOPS
-from eagleconv.errors import UsageError
+from eagleconv.errors import SourceError, UsageError
 
 
 @contextmanager
@@ -79,14 +80,14 @@ def command(
     from eagleconv.drafter.declared import Declared
     from eagleconv.report.upgraded import as_lines
 
+    if output == "":
+        raise UsageError("-o is empty", "give the directory to write")
     scaling = None
     if rope_scaling is not None:
         try:
-            scaling = json.loads(rope_scaling)
-        except json.JSONDecodeError:
-            scaling = rope_scaling
-        if not isinstance(scaling, dict):
-            raise UsageError("--rope-scaling is no JSON object", "for instance '{}' for none")
+            scaling = load_object(rope_scaling.encode(), "--rope-scaling")
+        except SourceError as error:
+            raise UsageError(error.message, "for instance '{}' for none") from None
     with progress() as tick:
         done = eagleconv.upgrade(
             source,
@@ -97,4 +98,10 @@ def command(
             progress=tick,
             on_written=too_late,
         )
-    click.echo(as_lines(done), nl=False)
+    try:
+        click.echo(as_lines(done), nl=False)
+        sys.stdout.flush()
+    except (OSError, ValueError, AttributeError) as error:
+        # The output is whole; that its account could not be printed does not undo it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        click.echo(f"{done.destination} is written; its account is not: {error}", err=True)

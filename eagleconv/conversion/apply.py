@@ -9,7 +9,7 @@ from eagleconv import __version__
 from eagleconv.checkpoint.checkpoint import TensorInfo, TensorReader
 from eagleconv.checkpoint.json_file import dump_json
 from eagleconv.checkpoint.local import CONFIG, MANIFEST
-from eagleconv.checkpoint.manifest import FileRecord, write_records
+from eagleconv.checkpoint.manifest import FileRecord, verify_files, write_records
 from eagleconv.checkpoint.writer import OutputDirectory
 from eagleconv.conversion.plan import Plan
 from eagleconv.drafter.facts import AuxLayers
@@ -61,6 +61,14 @@ def apply(
     checkpoint = drafter.checkpoint
     carried, left = carried_files(drafter)
     already = not plan.edits and checkpoint.form == "safetensors"
+    if checkpoint.manifest is not None and not already:
+        # What eagleconv.json says of the facts holds for these bytes only if they are its bytes.
+        problems = verify_files(checkpoint.root, checkpoint.manifest)
+        if problems:
+            raise ConversionError(
+                f"{checkpoint.source} is not what its eagleconv.json describes: {problems[0]}",
+                "remove eagleconv.json to treat it as an unknown file",
+            )
     with OutputDirectory(destination, source=checkpoint.root, progress=progress) as output:
         if already and checkpoint.manifest is not None:
             for name in (CONFIG, *checkpoint.weight_files, *carried):

@@ -49,26 +49,32 @@ class Difference:
 
 def compare(a: Drafter, b: Drafter) -> Difference:
     """Compare facts and every carried tensor, all bytes of it."""
-    facts = {
-        name: (a.facts[name].value, b.facts[name].value)
-        for name in FACT_NAMES
-        if a.facts[name].value != b.facts[name].value
-    }
+    facts = {}
+    alike = a.checkpoint.config == b.checkpoint.config
+    for name in FACT_NAMES:
+        left, right = a.facts[name], b.facts[name]
+        # An open fact equals nothing, unless both files say the very same.
+        undecided = "open" in (left.origin, right.origin) and not alike
+        if left.value != right.value or undecided:
+            facts[name] = (
+                "open" if left.origin == "open" else left.value,
+                "open" if right.origin == "open" else right.value,
+            )
     found: list[TensorDifference] = []
     renamed: dict[str, tuple[str, str]] = {}
     equal = 0
     for name in (*a.tensors, *(n for n in b.tensors if n not in a.tensors)):
-        left, right = a.tensors.get(name), b.tensors.get(name)
-        if left is None or right is None:
-            one, drafter = (right, b) if left is None else (left, a)
+        here, there = a.tensors.get(name), b.tensors.get(name)
+        if here is None or there is None:
+            one, drafter = (there, b) if here is None else (here, a)
             if one not in drafter.dropped:
                 found.append(
-                    TensorDifference(name, f"only in {'B' if left is None else 'A'}", str(one))
+                    TensorDifference(name, f"only in {'B' if here is None else 'A'}", str(one))
                 )
             continue
-        if left != right:
-            renamed[name] = (left, right)
-        one_way = _compare_tensor(a.checkpoint, left, b.checkpoint, right)
+        if here != there:
+            renamed[name] = (here, there)
+        one_way = _compare_tensor(a.checkpoint, here, b.checkpoint, there)
         if one_way is None:
             equal += 1
         else:

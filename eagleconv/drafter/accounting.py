@@ -4,38 +4,57 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
+from eagleconv.checkpoint.dtypes import CONFIG_NAMES
 from eagleconv.drafter import sizes
 from eagleconv.drafter.evidence import present
 from eagleconv.drafter.facts import Fact, Question, TargetConfig, Trap
+from eagleconv.drafter.names import QUANT_SUFFIXES
 from eagleconv.drafter.reading import Evidence
 from eagleconv.drafter.rope import base_of
 from eagleconv.errors import SourceError
 
+#: What a quantiser may store instead of `weight`.
+PACKED = ("qweight", "weight_packed")
 #: Embeddings are padded to multiples of 64 to 512 (vllm#5203, vllm#13849); more is another model.
 MAX_PADDING = 512
+
+
+def check_ranks(r: Evidence) -> None:
+    """Refuse tensors without values, and matrices that are none, before sizes are read from them.
+
+    Raises:
+        SourceError: Naming the tensor.
+    """
+    for name, shape in r.shapes.items():
+        module, _, suffix = name.rpartition(".")
+        if suffix not in ("weight", "bias", "d2t", "t2d", "mask_hidden"):
+            continue  # a quantiser's scale may be a scalar
+        flat = suffix == "bias" or "norm" in module or not module
+        rank = 3 if name == "mask_hidden" else 1 if flat else 2
+        if len(shape) != rank or 0 in shape:
+            raise SourceError(
+                f"{r.where}: tensor {r.tensors[name]} has shape {list(shape)}, expected {rank} "
+                f"size{'s' if rank > 1 else ''} above 0",
+                "get the whole checkpoint",
+            )
 
 
 def check_tensors(r: Evidence, facts: Mapping[str, Fact]) -> None:
     """Hold every tensor against the shape the facts imply, and miss none."""
     v = {k: f.value for k, f in facts.items()}
-    packed = v["quantization"] is not None
-    expected = sizes.expected_shapes(v, packed)
+    expected = sizes.expected_shapes(v) | _bias_shapes(r, v)
     for name, shape in expected.items():
         if name == "d2t" and "d2t" in r.derived:
             continue
-        if name not in r.shapes:
-            raise SourceError(
-                f"{r.where}: tensor {name} is missing",
-                "engines would leave it uninitialised or at 1.0, silently; get the whole file",
-            )
-        if r.shapes[name] != shape:
-            raise SourceError(
-                f"{r.where}: tensor {r.tensors[name]} has shape "
-                f"{list(r.shapes[name])}, expected {list(shape)}",
-                "config and weights do not belong together",
-            )
+        _check_tensor(r, name, shape, quantized=v["quantization"] is not None)
     for name in r.shapes:
         check_extra(r, name, expected, v)
+    if not v["own_head"] and v["own_embedding"] and r.get("tie_word_embeddings")[0] is True:
+        raise SourceError(
+            f"{r.where}: tie_word_embeddings is true beside an own embedding and no lm_head: the "
+            "head is that embedding, but engines would use the target's head",
+            "store the head as lm_head.weight, or correct the key",
+        )
     if not v["own_embedding"] and v["hidden_size"] != v["target_hidden_size"]:
         raise SourceError(
             f"{r.where}: the drafter is {v['hidden_size']} wide, its target "
@@ -44,6 +63,49 @@ def check_tensors(r: Evidence, facts: Mapping[str, Fact]) -> None:
         )
     if r.target is not None:
         check_target(r, v, r.target)
+
+
+def _bias_shapes(r: Evidence, v: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the biases that must be there since others of their kind are."""
+    plain = sizes.expected_shapes(v)
+    kinds = {"attention_bias": "self_attn.{}_proj", "mlp_bias": "mlp.{}_proj"}
+    members = {"attention_bias": "qkv", "mlp_bias": ("gate", "up", "down")}
+    out = {}
+    for fact, template in kinds.items():
+        for layer in range(v["num_layers"]) if v[fact] and v["block"] != "mla" else ():
+            for member in members[fact]:
+                module = f"layers.{layer}.{template.format(member)}"
+                out[f"{module}.bias"] = plain[f"{module}.weight"][:1]
+    return out
+
+
+def _check_tensor(r: Evidence, name: str, shape: tuple[int, ...], *, quantized: bool) -> None:
+    """Check one tensor's presence, shape and dtype.
+
+    A quantiser may store `qweight` or `weight_packed` instead of a matrix, or two 4-bit values in
+    a byte; norms, biases and the map keep their shape and dtype.
+    """
+    module = name.rpartition(".")[0]
+    matrix = len(shape) == 2
+    if name not in r.shapes:
+        if quantized and matrix and any(f"{module}.{s}" in r.shapes for s in PACKED):
+            return
+        raise SourceError(
+            f"{r.where}: tensor {name} is missing",
+            "engines would leave it uninitialised or at 1.0, silently; get the whole file",
+        )
+    found, dtype = r.shapes[name], r.checkpoint.tensors[r.tensors[name]].dtype
+    halved = (shape[0], shape[1] // 2) if matrix else shape
+    if found != shape and not (quantized and matrix and dtype == "U8" and found == halved):
+        raise SourceError(
+            f"{r.where}: tensor {r.tensors[name]} has shape {list(found)}, expected {list(shape)}",
+            "config and weights do not belong together",
+        )
+    if name != "d2t" and dtype not in CONFIG_NAMES and not (quantized and matrix):
+        raise SourceError(
+            f"{r.where}: tensor {r.tensors[name]} has dtype {dtype}, expected a floating dtype",
+            "quantised weights need the quantization_config they were written with",
+        )
 
 
 def check_buffers(r: Evidence, facts: Mapping[str, Fact]) -> None:
@@ -106,14 +168,16 @@ def check_extra(
     module, _, suffix = name.rpartition(".")
     if name in expected or r.tensors[name] in r.dropped:
         return
-    if v["quantization"] is not None and module:
-        return
     shape = r.shapes[name]
-    if name == "t2d":
-        wanted: tuple[int, ...] = (v["vocab_size"],)
-    elif suffix == "bias" and f"{module}.weight" in expected:
-        wanted = expected[f"{module}.weight"][:1]
-    else:
+    wanted: tuple[int, ...] | None = None
+    if suffix in QUANT_SUFFIXES and v["quantization"] is not None:
+        if f"{module}.weight" in expected:
+            return
+    elif name == "t2d":
+        wanted = (v["vocab_size"],)
+    elif suffix == "bias" and (name == "fc.bias" or "_proj" in module):
+        wanted = expected.get(f"{module}.weight", (0,))[:1]
+    if wanted is None:
         raise SourceError(
             f"{r.where}: tensor {r.tensors[name]} has no place in this variant "
             f"({v['block']} block, {v['num_layers']} layers, input norm {v['input_norm']})",

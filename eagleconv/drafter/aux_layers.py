@@ -68,9 +68,11 @@ def check(aux: AuxLayers, layers: int | None, fc_states: int | None) -> None:
             "fc would read the states in another order than it was trained with",
             f"give the order fc was trained with, ascending, by {FLAG}",
         )
-    if ids and (ids[0] < 0 or (layers is not None and ids[-1] > layers)):
+    if ids and (ids[0] < 0 or ids[-1] > 10_000 or (layers is not None and ids[-1] > layers)):
         raise ConversionError(
-            f"boundaries {shown} leave the target, which has boundaries 0 to {layers}",
+            f"boundaries {shown} leave the target, which begins at boundary 0"
+            if layers is None
+            else f"boundaries {shown} leave the target, which has boundaries 0 to {layers}",
             f"check the target, or give the taps by {FLAG}",
         )
     if fc_states is not None and len(ids) != fc_states:
@@ -107,6 +109,8 @@ def read_ids(
     def fact(ids: Sequence[int], origin: str, why: str, key: str) -> Fact:
         return Fact(AuxLayers(len(ids), tuple(ids), "explicit"), origin, why, (key,))  # type: ignore[arg-type]
 
+    if all(rule.unordered for _, rule in rules):
+        top, nested = (None if ids is None else sorted(ids) for ids in (top, nested))
     top_key = "eagle_aux_hidden_state_layer_ids"
     nested_key = "eagle_config.eagle_aux_hidden_state_layer_ids"
     if top is None and nested is None:

@@ -1,16 +1,18 @@
 """Decide every fact of a drafter: tensors first, then config keys as producers meant them."""
 
 from eagleconv.drafter import sizes
-from eagleconv.drafter.accounting import check_tensors, report_notes
+from eagleconv.drafter.accounting import check_ranks, check_tensors, report_notes
 from eagleconv.drafter.draft_vocabulary import read_vocabulary
 from eagleconv.drafter.facts import Fact
 from eagleconv.drafter.habits import (
     read_dtype,
     read_feedback,
     read_mask_token,
+    read_quantization,
     read_residual,
     read_window,
 )
+from eagleconv.drafter.item_kinds import KIND_OF
 from eagleconv.drafter.reading import Evidence
 from eagleconv.drafter.rope import read_rope
 from eagleconv.drafter.taps import read_input_norm, read_taps
@@ -24,6 +26,9 @@ def decide(r: Evidence) -> dict[str, Fact]:
         SourceError: A tensor is missing, has a wrong shape, or contradicts the config.
     """
     s, get, where = r.shapes, r.get, r.where
+    for item in KIND_OF:
+        get(item)
+    check_ranks(r)
     out: dict[str, Fact] = {}
     out["block"] = sizes.block_of(s)
     parallel = "mask_hidden" in s
@@ -39,6 +44,13 @@ def decide(r: Evidence) -> dict[str, Fact]:
     if said is not None and said != h:
         raise SourceError(
             f"{where}: config.json says {key} {said}, norm.weight has {h} values",
+            "correct the config",
+        )
+    inner, key = get("intermediate_size")
+    rows = sizes.rows(s, "layers.0.mlp.gate_proj.weight", where)
+    if inner is not None and inner != rows:
+        raise SourceError(
+            f"{where}: config.json says {key} {inner}, mlp.gate_proj has {rows} rows",
             "correct the config",
         )
     out["input_norm"] = read_input_norm(r)
@@ -79,21 +91,19 @@ def decide(r: Evidence) -> dict[str, Fact]:
     out["rms_norm_eps"] = Fact(float(eps.value), eps.origin, eps.why, eps.keys)
     out["max_position_embeddings"] = r.scalar("max_position_embeddings")
     out["hidden_act"] = r.scalar("hidden_act")
-    theta = r.default("rope_theta")
     out["rope"], asked = read_rope(
         get,
-        [(x.producer, x.rope) for x in r.layouts],
-        theta if isinstance(theta, int | float) else 10000.0,
+        [] if r.ours else [(x.producer, x.rope) for x in r.layouts],
+        r.default("rope"),
         r.declared.rope_theta,
         r.declared.rope_scaling,
         r.declared.partial_rotary_factor,
     )
     r.questions += asked
-    out["window"] = read_window(r, out["num_layers"].value)
-    out["mask_token_id"] = read_mask_token(r, parallel)
+    out["window"] = read_window(r, out["num_layers"].value, out["block"].value)
+    out["mask_token_id"] = read_mask_token(r, parallel, out["vocab_size"].value)
     out["dtype"] = read_dtype(r)
-    quantization, key = get("quantization_config")
-    out["quantization"] = Fact(quantization, "read", "config.json" if key else "none")
+    out["quantization"] = read_quantization(r)
     check_tensors(r, out)
     report_notes(r, out)
     return out

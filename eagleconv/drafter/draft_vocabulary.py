@@ -54,7 +54,12 @@ def read_vocabulary(r: Evidence) -> dict[str, Fact]:
             f"{r.where}: a draft vocabulary of {d} of {v} needs its own lm_head.weight",
             "engines would cut the target's head to the first rows, silently",
         )
-    mask = c.read(r.tensors["t2d"]) if "t2d" in s else None
+    mask = None
+    if "t2d" in s:
+        kind = c.tensors[r.tensors["t2d"]].dtype
+        if kind not in ("BOOL", "U8", "I8"):
+            raise SourceError(f"{r.where}: t2d has dtype {kind}, expected bool", "store it as bool")
+        mask = c.read(r.tensors["t2d"])
     if "d2t" in s:
         info = c.tensors[r.tensors["d2t"]]
         values = vocabulary.integers(c.read(r.tensors["d2t"]), info.dtype, "d2t")
@@ -99,6 +104,9 @@ def check_map(r: Evidence, values: Any, mask: bytes | None, v: int, shape: tuple
             "I64", shape, vocabulary.offsets_of(ids), f"absolute ids made offsets ({why})"
         )
         return
+    side = r.checkpoint.side_data.get("selected_token_ids")
+    if not problem and side is not None and vocabulary.target_ids(values) != list(side):
+        problem = "it maps to other ids than selected_token_ids of the side file"
     if problem:
         hint = "get the map that belongs to this lm_head"
         if mask is None and all(0 <= x < v for x in values) and len(set(values)) == len(values):

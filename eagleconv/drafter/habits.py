@@ -4,12 +4,14 @@ from eagleconv.checkpoint.dtypes import CONFIG_NAMES
 from eagleconv.drafter import meanings
 from eagleconv.drafter.evidence import lookup
 from eagleconv.drafter.facts import Fact, Question, Trap
+from eagleconv.drafter.names import QUANT_SUFFIXES
 from eagleconv.drafter.reading import Evidence
+from eagleconv.errors import SourceError, UsageError
 
 
 def read_feedback(r: Evidence) -> Fact:
     """See `meanings.feedback`."""
-    if r.ours:
+    if r.ours and r.declared.norm_output_meaning is None:
         value, key = r.get("norm_output")
         word = "post_norm" if value else "pre_norm"
         return Fact(word, "read", "norm_output, written by eagleconv", (key,) if key else ())
@@ -41,48 +43,124 @@ def read_residual(r: Evidence) -> Fact:
     return fact
 
 
-def read_window(r: Evidence, layers: int) -> Fact:
-    """Decide the attention window of each layer."""
+def read_window(r: Evidence, layers: int, block: str) -> Fact:
+    """Decide the attention window of each layer.
+
+    vLLM 0.32 (run): a flat llama class applies layer_types with sliding_window; a flat qwen3 class
+    only with use_sliding_window true, and without layer_types from max_window_layers on.
+    """
     kinds, key = r.get("layer_types")
     size, size_key = r.get("sliding_window")
-    declared = r.declared.attention_window
-    keys = tuple(k for k in (key, size_key) if k)
-    if declared is not None:
-        return Fact((declared or None,) * layers, "user", "--attention-window", keys)
-    asks = bool(size) and isinstance(kinds, list) and "sliding_attention" in kinds[:layers]
-    if not asks:
-        return Fact((None,) * layers, "read", "no window in the config", keys)
-    if all(x.full_attention for x in r.layouts):
-        producers = " / ".join(dict.fromkeys(x.producer for x in r.layouts))
-        question = Question(
-            "attention window",
-            f"config.json asks for a window of {size}, which vLLM applies; {producers} train "
-            "with full attention and may have copied the keys from the target.",
-            f"--attention-window 0 (full) or --attention-window {size}",
+    use, use_key = r.get("use_sliding_window")
+    keys = tuple(k for k in (key, size_key, use_key) if k)
+    if r.declared.attention_window is not None:
+        window = (r.declared.attention_window or None,) * layers
+        return Fact(window, "user", "--attention-window", keys)
+    full = Fact((None,) * layers, "read", "no window in the config", keys)
+    if kinds is None:
+        if block == "qwen3" and use is True and size:
+            return _ask_window(r, size, "sliding windows are on, and no layer_types says where")
+        return full
+    if all(kind == "full_attention" for kind in kinds):
+        return full
+    if len(kinds) != layers or any(
+        kind not in ("full_attention", "sliding_attention") for kind in kinds
+    ):
+        said = f"layer_types is {kinds[:4]} for {layers} layers, the target's perhaps"
+        return _ask_window(r, size, said)
+    if not size:
+        return _ask_window(r, size, "layer_types says sliding, and sliding_window no size")
+    if use is False or (use is None and block == "qwen3"):
+        return _ask_window(
+            r, size, f"layer_types says sliding, and use_sliding_window is {use or 'not true'}"
         )
-        r.questions.append(question)
-        return Fact(None, "open", question.text, keys)
-    window = tuple(size if kind == "sliding_attention" else None for kind in kinds[:layers])
+    copied = [x.producer for x in r.layouts if x.full_attention]
+    if copied:
+        producers = " / ".join(dict.fromkeys(copied))
+        return _ask_window(
+            r, size, f"{producers} train with full attention and may have copied the target's keys"
+        )
+    window = tuple(size if kind == "sliding_attention" else None for kind in kinds)
     return Fact(window, "read", "layer_types and sliding_window", keys)
 
 
-def read_mask_token(r: Evidence, parallel: bool) -> Fact:
-    """P-EAGLE needs a mask token id, which SpecForge never writes."""
-    value, key = r.get("mask_token_id")
-    if value is None:
-        value, key = r.checkpoint.side_data.get("peagle_mask_token_id"), "the side file"
-    if r.declared.mask_token_id is not None:
-        return Fact(r.declared.mask_token_id, "user", "declared by --mask-token-id")
-    if not parallel or value is not None:
-        return Fact(value, "read", key) if parallel else Fact(None, "read", "chain drafting")
+def _ask_window(r: Evidence, size: int | None, why: str) -> Fact:
     question = Question(
-        "mask token",
-        "P-EAGLE drafts with a mask token, and config.json has no mask_token_id, pard_token or "
-        "ptd_token_id (SpecForge keeps it in its training state only).",
-        "--mask-token-id ID",
+        "attention window",
+        f"Whether the drafter was trained with an attention window is open: {why}.",
+        f"--attention-window 0 (full) or --attention-window {size or 'N'}",
     )
     r.questions.append(question)
     return Fact(None, "open", question.text)
+
+
+def read_mask_token(r: Evidence, parallel: bool, vocab_size: int) -> Fact:
+    """P-EAGLE needs a mask token id, which SpecForge never writes.
+
+    Raises:
+        UsageError: One was declared for a drafter without parallel drafting.
+        SourceError: It is outside the vocabulary.
+    """
+    declared = r.declared.mask_token_id
+    if not parallel:
+        if declared is not None:
+            raise UsageError(
+                "--mask-token-id was given, but the drafter has no mask_hidden: it drafts one "
+                "token at a time",
+                "leave it out",
+            )
+        return Fact(None, "read", "chain drafting")
+    said = {
+        key: value
+        for key in ("mask_token_id", "pard_token", "ptd_token_id")
+        if (value := r.checkpoint.config.get(key)) is not None
+    }
+    value, key = r.get("mask_token_id")
+    if value is None:
+        value, key = r.checkpoint.side_data.get("peagle_mask_token_id"), "the side file"
+    if declared is not None:
+        value, key = declared, "declared by --mask-token-id"
+    elif value is None or len(set(said.values())) > 1:
+        why = (
+            f"the keys differ: {said}" if said else "SpecForge keeps it in its training state only"
+        )
+        question = Question(
+            "mask token",
+            f"P-EAGLE drafts with a mask token, and which is open: {why}.",
+            "--mask-token-id ID",
+        )
+        r.questions.append(question)
+        return Fact(None, "open", question.text)
+    if not 0 <= value < vocab_size:
+        raise SourceError(
+            f"{r.where}: mask token {value} ({key}) is outside the target's {vocab_size} ids",
+            "give the right one by --mask-token-id",
+        )
+    return Fact(value, "user" if declared is not None else "read", key)
+
+
+def read_quantization(r: Evidence) -> Fact:
+    """Read the drafter's own quantisation; the target's, copied, is none.
+
+    Raises:
+        SourceError: config.json has one and no tensor shows it.
+    """
+    config, key = r.get("quantization_config")
+    if not config:
+        return Fact(None, "read", "none", (key,) if key else ())
+    quantized = [
+        name
+        for name, stored in r.tensors.items()
+        if name.rpartition(".")[2] in QUANT_SUFFIXES
+        or r.checkpoint.tensors[stored].dtype.startswith(("F8", "F4", "F6"))
+    ]
+    if not quantized:
+        raise SourceError(
+            f"{r.where}: config.json has quantization_config, but no tensor has a scale, a packed "
+            "weight or an 8-bit dtype",
+            "remove it if it was copied from the target; engines would read the weights wrongly",
+        )
+    return Fact(config, "read", f"quantization_config, and tensors like {quantized[0]}", (key,))
 
 
 def read_dtype(r: Evidence) -> Fact:

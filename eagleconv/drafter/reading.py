@@ -65,8 +65,12 @@ class Evidence:
 
     def default(self, item: str) -> Any:
         """Return what an absent key means for the config's `model_type`, or None."""
-        model_type = self.get("layer_model_type")[0] or self.checkpoint.config.get("model_type")
-        return MODEL_TYPE_DEFAULTS.get(str(model_type or "llama"), {}).get(item)
+        config = self.checkpoint.config
+        model_type = self.get("layer_model_type")[0]
+        if "transformer_layer_config" not in config:
+            model_type = config.get("model_type") or "llama"
+        # In a layer config without model_type, speculators assumes qwen3 and vLLM llama.
+        return MODEL_TYPE_DEFAULTS.get(str(model_type), {}).get(item)
 
     def scalar(self, item: str) -> Fact:
         """Read a config item; its `model_type` default where it is absent.

@@ -24,7 +24,13 @@ def count_layers(shapes: Shapes) -> int:
 
 
 def rows(shapes: Shapes, name: str, where: str) -> int:
-    """Return the first size of a tensor that must be there."""
+    """Return the first size of a tensor that must be there, packed rows of a matrix too."""
+    packed = name.removesuffix("weight") + "weight_packed"
+    if name not in shapes and packed in shapes:
+        return shapes[packed][0]
+    if name not in shapes and name.removesuffix("weight") + "qweight" in shapes:
+        # AWQ and GPTQ store [in, out / n]: the scales' last size is the number of rows.
+        return shapes[name.removesuffix("weight") + "scales"][-1]
     if name not in shapes:
         raise SourceError(f"{where}: tensor {name} is missing", "get the whole checkpoint")
     return shapes[name][0]
@@ -100,12 +106,11 @@ def latent(shapes: Shapes, get: Get, where: str) -> Fact:
     return Fact(mla, "read", "config.json, checked against kv_a_proj_with_mqa")
 
 
-def expected_shapes(v: Mapping[str, Any], packed: bool) -> dict[str, tuple[int, ...]]:
+def expected_shapes(v: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """Return name -> shape of every tensor the facts require.
 
     Args:
         v: Fact values.
-        packed: Whether weights may be stored in a quantiser's own shape; then only vectors count.
     """
     h, wide, n = v["hidden_size"], v["target_hidden_size"], v["aux"].count
     heads_, kv, dim, inner = (
@@ -160,6 +165,4 @@ def expected_shapes(v: Mapping[str, Any], packed: bool) -> dict[str, tuple[int, 
             out[f"{a}o_proj.weight"] = (h, heads_ * dim)
             if v["block"] == "qwen3":
                 out[f"{a}q_norm.weight"] = out[f"{a}k_norm.weight"] = (dim,)
-    if packed:
-        return {k: s for k, s in out.items() if len(s) == 1}
     return out

@@ -6,7 +6,7 @@ from eagleconv.drafter import aux_layers
 from eagleconv.drafter.evidence import lookup
 from eagleconv.drafter.facts import AuxLayers, Fact, Origin, Question, Trap
 from eagleconv.drafter.reading import Evidence
-from eagleconv.errors import SourceError
+from eagleconv.errors import SourceError, UsageError
 
 _TOP_IDS = "eagle_aux_hidden_state_layer_ids"
 _NESTED_IDS = "eagle_config.eagle_aux_hidden_state_layer_ids"
@@ -46,7 +46,18 @@ def read_taps(r: Evidence, h: int) -> dict[str, Fact]:
     """Decide A, H and the taps."""
     fc = r.shapes.get("fc.weight")
     one_state = r.get("use_aux_hidden_state")[0] is False
-    if fc is None and one_state:
+    if one_state and (fc is not None or r.ids(_TOP_IDS) or r.ids(_NESTED_IDS)):
+        raise SourceError(
+            f"{r.where}: eagle_config.use_aux_hidden_state is false, but there is "
+            f"{'an fc.weight' if fc is not None else 'a list of layer ids'}",
+            "correct the key: a head fed by the last hidden state has neither",
+        )
+    if one_state and r.declared.aux_layers is not None:
+        raise UsageError(
+            "--aux-layers was given, but the drafter is fed by the last hidden state only",
+            "leave it out",
+        )
+    if one_state:
         wide = r.get("target_hidden_size")[0] or h
         aux = AuxLayers(0, None, "last")
         why = "use_aux_hidden_state is false and there is no fc"

@@ -15,12 +15,12 @@ def emit(text: str, path: str | None) -> None:
     if path is None:
         sys.stdout.write(text)
         return
-    temporary = f"{path}.{os.getpid()}.tmp"
+    if os.path.lexists(path) and (os.path.isfile(path) or os.path.islink(path)):
+        raise ConversionError(
+            f"{path} exists; nothing is ever overwritten", "give another -o, or remove it first"
+        )
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
+        with open(path, "x" if not os.path.lexists(path) else "w", encoding="utf-8") as file:
             file.write(text)
-        os.replace(temporary, path)
     except OSError as error:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
         raise ConversionError(f"{path} cannot be written: {error.strerror}") from None

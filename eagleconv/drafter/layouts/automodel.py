@@ -8,6 +8,7 @@ from eagleconv.drafter.layouts.layout import (
     AuxRule,
     Expressible,
     Layout,
+    RopeRule,
     Signature,
 )
 from eagleconv.drafter.names import Rename, same
@@ -43,6 +44,7 @@ AUTOMODEL = Layout(
         *ENGINE_ID_KEYS,
         *MASK_KEYS[1:],
         ("num_hidden_layers", "target_num_layers"),
+        ("hidden_activation", "hidden_act"),
     ),
     aux=AuxRule(
         "open",
@@ -53,6 +55,12 @@ AUTOMODEL = Layout(
     ),
     architectures={"llama": "LlamaEagle3DraftModel", "mla": "LlamaEagle3DraftModel"},
     model_types={"llama": "llama", "mla": "kimi_k2"},
+    rope=RopeRule(
+        scaling_doubt=("yarn", "linear", "dynamic", "longrope"),
+        partial="ignored",
+        why="before 2026-06-29 it ran every scaling but llama3 as llama3 "
+        "(components/models/llama/rope_utils.py:175-285), and it rotates whole heads",
+    ),
     derived=("t2d",),
     own_keys=("down_sample_ratio", "down_sample_ratio_min", "num_depths", "attn_implementation"),
     expressible=Expressible(

@@ -25,6 +25,8 @@ _ARCHITECTURES = (
     "Eagle3MiniMaxM2ForCausalLM",
     "Eagle3Qwen2_5vlForCausalLM",
     "Eagle3Qwen3vlForCausalLM",
+    "PeagleLlamaForCausalLM",
+    "PeagleQwen3ForCausalLM",
 )
 CANONICAL = Layout(
     name="eagle-3.1",

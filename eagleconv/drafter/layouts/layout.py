@@ -39,12 +39,15 @@ class AuxRule:
         count: A where the trainer hard-wires it, else None.
         custom: Whether ids that are no default set are in the home's numbering for certain.
         why: Source of all three.
+        unordered: Whether ids were written from a set, so that only their sorted order means
+            anything (ModelOpt up to 0.40).
     """
 
     absent: Literal["default", "open"]
     count: int | None
     custom: bool
     why: str
+    unordered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class RopeRule:
         base: Kind of scaling (`default`, `yarn`, ..., `*` for the rest) -> what it rotated with:
             `config` (as written), `10000` (whatever is written), `varies` (by version, and no
             file shows which), `rarely 10000` (in few versions; worth a warning, not a question).
-        scaling: `config` or `ignored`.
+        scaling_doubt: Kinds of scaling (`*` for all) it ignored, or ran as another one.
         partial: `config`, or `ignored` where the whole head rotates whatever is written.
         why: Source.
     """
@@ -63,7 +66,7 @@ class RopeRule:
     base: Mapping[str, Literal["config", "10000", "varies", "rarely 10000"]] = field(
         default_factory=lambda: {"*": "config"}
     )
-    scaling: Literal["config", "ignored"] = "config"
+    scaling_doubt: tuple[str, ...] = ()
     partial: Literal["config", "ignored"] = "config"
     why: str = ""
 

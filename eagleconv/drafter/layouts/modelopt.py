@@ -31,6 +31,7 @@ _AUX = AuxRule(
     False,
     "ids are outputs of layers by its code, but heads were published without ids that were not "
     "trained with the default taps, and with boundaries instead (gpt-oss, id 36 of 36 layers)",
+    unordered=True,
 )
 DOUBLE_NORM = Note(
     "ECT010",

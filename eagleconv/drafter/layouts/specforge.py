@@ -103,7 +103,7 @@ PEAGLE = Layout(
     architectures={"llama": "PEagleDraftModel"},
     model_types={"llama": "llama"},
     rope=RopeRule(
-        scaling="ignored",
+        scaling_doubt=("*",),
         partial="ignored",
         why="P-EAGLE rotates with rope_theta only (specforge/modeling/draft/peagle.py:223)",
     ),
