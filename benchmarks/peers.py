@@ -271,7 +271,8 @@ def main() -> int:
                 print(row(tool, done), flush=True)
                 lost += [f"- {tool}, missing: {name}" for name in done.missing]
                 lost += [f"- {tool}, foreign: {name}" for name in done.foreign]
-            print("\n" + "\n".join(lost) if lost else "", flush=True)
+            if lost:
+                print("\n" + "\n".join(lost), flush=True)
             if not (done.lossless or (item.renamed and done.refused)):
                 failed.append(item.name)
     finally:
