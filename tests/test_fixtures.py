@@ -1,26 +1,40 @@
-"""Every directory of fixtures/valid and fixtures/invalid is a test; its expect.json is the answer."""
+"""Every directory of fixtures/valid and fixtures/invalid is a test; its expect.json is the answer.
+
+The fixtures are written without the package, and what it makes of them is read back with the
+safetensors library and torch alone.
+"""
 
 import hashlib
+import io
 import json
+import re
 import shutil
+import signal
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
-from click.testing import CliRunner
 from safetensors import safe_open
 
 from eagleconv.checkpoint.local import open_local
-from eagleconv.cli.main import cli
+from eagleconv.cli.main import main
 from eagleconv.drafter.read import read_drafter
-from eagleconv.errors import EagleconvError
 from tests.test_upgrade_cli import ROOT
 
 FIXTURES = ROOT / "fixtures"
 VALID = sorted(p.parent for p in FIXTURES.glob("valid/*/expect.json"))
 INVALID = sorted(p.parent for p in FIXTURES.glob("invalid/*/expect.json"))
+WEIGHTS = (".safetensors", ".bin", ".pt", ".index.json")
+
+
+@pytest.fixture(autouse=True)
+def _at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flags of fixtures name targets from there."""
+    monkeypatch.chdir(ROOT)
 
 
 def source_of(fixture: Path, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
@@ -39,16 +53,53 @@ def digest(directory: Path) -> dict[str, str]:
     }
 
 
-def call(*args: str) -> tuple[int, str]:
-    """Run a command in this process; return its exit code and message."""
+def call(*args: object) -> tuple[int, str, str]:
+    """Run the command line in this process; return exit code, stdout and stderr."""
+    out, err = io.StringIO(), io.StringIO()
+    # It takes signals over for the rest of its process.
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        result = CliRunner().invoke(cli, list(args), standalone_mode=False)
-        if isinstance(result.exception, EagleconvError):
-            raise result.exception
-        assert result.exception is None, result.exception
-        return result.exit_code, result.output
-    except EagleconvError as error:
-        return error.exit_code, error.message
+        with (
+            mock.patch.object(sys, "argv", ["eagleconv", *map(str, args)]),
+            redirect_stdout(out),
+            redirect_stderr(err),
+            pytest.raises(SystemExit) as exit_,
+        ):
+            main()
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    code = exit_.value.code
+    assert isinstance(code, int)
+    assert "Traceback" not in err.getvalue()
+    return code, out.getvalue(), err.getvalue()
+
+
+def succeeds(*args: object) -> str:
+    code, out, err = call(*args)
+    assert code == 0, err
+    return out
+
+
+def fails(expect: dict[str, Any], *args: object) -> None:
+    """Hold a failure against the contract: its code, one sentence, questions with their flags."""
+    code, out, err = call(*args)
+    assert (code, out) == (expect["exit"], ""), err
+    error, *rest = err.splitlines()
+    assert error.startswith("error: ")
+    assert expect["message"] in error
+    assert not re.search(r"[.!?] [A-Z]", error), "more than one sentence"
+    questions = [line for line in rest if line.startswith("  ? ")]
+    assert all(line.count("--") for line in questions)
+    assert all(line.startswith("hint: ") for line in rest if line not in questions)
+    assert bool(questions) == ("leave open" in error)
+
+
+def raw(tensor: Any) -> tuple[str, list[int], bytes]:
+    import torch
+
+    body = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    return str(tensor.dtype), list(tensor.shape), body
 
 
 def stored_tensors(directory: Path) -> dict[str, tuple[str, list[int], bytes]]:
@@ -56,16 +107,16 @@ def stored_tensors(directory: Path) -> dict[str, tuple[str, list[int], bytes]]:
     import torch
 
     found: dict[str, tuple[str, list[int], bytes]] = {}
-    for path in sorted(directory.glob("*.safetensors")):
+    for path in sorted(directory.rglob("*.safetensors")):
         with safe_open(path, "pt") as file:
-            for name in file.keys():  # noqa: SIM118 (not a dict)
-                tensor = file.get_tensor(name)
-                raw = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-                found[name] = (str(tensor.dtype), list(tensor.shape), raw)
-    for path in [*directory.glob("*.bin"), *directory.glob("draft_model.pt")]:
-        for name, tensor in torch.load(path, weights_only=True).items():
-            raw = tensor.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-            found[name] = (str(tensor.dtype), list(tensor.shape), raw)
+            names = file.keys()
+            assert not found.keys() & set(names)
+            found |= {name: raw(file.get_tensor(name)) for name in names}
+    for pattern in ("pytorch_model.bin", "draft_model.pt", "training_state.pt"):
+        for path in directory.glob(pattern):
+            state = torch.load(path, weights_only=True)
+            state = state.get("draft_state_dict", state)
+            found |= {name: raw(tensor) for name, tensor in state.items()}
     return found
 
 
@@ -75,16 +126,20 @@ def test_valid(fixture: Path, tmp_path: Path) -> None:
     before = digest(source)
     out, flags = tmp_path / "out", expect["upgrade"]["flags"]
     if flags:
-        code, message = call("upgrade", str(source), "-o", str(out))
-        assert (code, expect["message"] in message) == (expect["exit"], True), message
-        assert not out.exists()
-    code, message = call("upgrade", str(source), "-o", str(out), *flags)
-    assert code == 0, message
+        fails(expect, "upgrade", source, "-o", out)
+        fails(expect, "upgrade", source, "--dry-run")
+    else:
+        assert expect["exit"] == 0
+    succeeds("upgrade", source, "--dry-run", *flags)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["source"]
+    succeeds("upgrade", source, "-o", out, *flags)
     assert digest(source) == before
-    drafter = read_drafter(open_local(str(source)))
-    assert expect["layout"] in drafter.layout_names
 
     manifest = json.loads((out / "eagleconv.json").read_text())
+    assert manifest["before"]["layout"] == " / ".join(expect["layouts"])
+    assert manifest["after"]["variant"] == expect["variant"]
+    config = json.loads((out / "config.json").read_text())
+    assert {key: config.get(key) for key in expect["config"]} == expect["config"]
     theirs, ours = stored_tensors(source), stored_tensors(out)
     assert ours.keys() == manifest["tensors"].keys()
     for name, origin in manifest["tensors"].items():
@@ -92,32 +147,57 @@ def test_valid(fixture: Path, tmp_path: Path) -> None:
             assert ours[name] == theirs[origin], name
     dropped = {e["name"] for e in manifest["edits"] if e["kind"] == "drop"}
     replaced = {e["before"] for e in manifest["edits"] if e["kind"] == "derive"} - {None}
-    assert {*manifest["tensors"].values()} - {None} | dropped | replaced == theirs.keys()
+    carried = {*manifest["tensors"].values()} - {None}
+    assert carried | dropped | replaced == theirs.keys()
+    assert not carried & (dropped | replaced)
 
-    assert call("verify", str(out))[0] == 0
-    code, message = call("upgrade", str(out), "-o", str(tmp_path / "again"))
-    assert code == 0, message
-    assert "already" in message
+    succeeds("verify", out)
+    assert "already" in succeeds("upgrade", out, "-o", tmp_path / "again")
     assert digest(tmp_path / "again") == digest(out)
+
+
+@pytest.mark.parametrize("fixture", VALID, ids=lambda p: p.name)
+def test_only_vocabulary_maps_are_ever_made_or_left_out(fixture: Path, tmp_path: Path) -> None:
+    source, expect = source_of(fixture, tmp_path)
+    out = tmp_path / "out"
+    succeeds("upgrade", source, "-o", out, *expect["upgrade"]["flags"])
+    manifest = json.loads((out / "eagleconv.json").read_text())
+    assert {n for n, origin in manifest["tensors"].items() if origin is None} <= {"d2t", "t2d"}
+    dropped = {e["name"] for e in manifest["edits"] if e["kind"] == "drop"}
+    assert {n for n in dropped if not n.startswith("target_model.")} <= {"d2t", "t2d"}
 
 
 @pytest.mark.parametrize("fixture", VALID, ids=lambda p: p.name)
 def test_files_beside_are_carried(fixture: Path, tmp_path: Path) -> None:
     source, expect = source_of(fixture, tmp_path)
     out = tmp_path / "out"
-    assert call("upgrade", str(source), "-o", str(out), *expect["upgrade"]["flags"])[0] == 0
-    for name in ("README.md", "LICENSE", "generation_config.json", "tokenizer.json"):
-        if (source / name).exists():
-            assert (out / name).read_bytes() == (source / name).read_bytes()
+    succeeds("upgrade", source, "-o", out, *expect["upgrade"]["flags"])
+    # A training run keeps its checkpoint in model/; what is beside that folder is the run's.
+    place = source / "model" if (source / "model").exists() else source
+    beside = {n: d for n, d in digest(place).items() if not n.endswith(WEIGHTS)}
+    del beside["config.json"]
+    made = {"config.json", "eagleconv.json", "model.safetensors"}
+    assert {n: d for n, d in digest(out).items() if n not in made} == beside
+
+
+@pytest.mark.parametrize("fixture", VALID, ids=lambda p: p.name)
+def test_the_layouts_are_known_without_any_flag(fixture: Path, tmp_path: Path) -> None:
+    source, expect = source_of(fixture, tmp_path)
+    checkpoint = open_local(str(source))
+    try:
+        drafter = read_drafter(checkpoint)
+        assert sorted(drafter.layout_names) == sorted(expect["layouts"])
+        assert bool(drafter.questions) == bool(expect["upgrade"]["flags"])
+    finally:
+        checkpoint.close()
 
 
 @pytest.mark.parametrize("fixture", INVALID, ids=lambda p: p.name)
 def test_invalid(fixture: Path, tmp_path: Path) -> None:
     source, expect = source_of(fixture, tmp_path)
-    before = digest(source)
-    code, message = call("upgrade", str(source), "-o", str(tmp_path / "out"))
-    assert (code, expect["message"] in message) == (expect["exit"], True), message
-    assert "\n" not in message
+    before, flags = digest(source), expect["upgrade"]["flags"]
+    fails(expect, "upgrade", source, "-o", tmp_path / "out", *flags)
+    fails(expect, "upgrade", source, "--dry-run", *flags)
     assert digest(source) == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["source"]
 
@@ -131,3 +211,34 @@ def test_the_script_makes_these_very_fixtures() -> None:
         check=False,
     )
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_fixtures_stay_small() -> None:
+    sizes = [sum(p.stat().st_size for p in d.rglob("*")) for d in (*VALID, *INVALID)]
+    assert max(sizes) < 300_000
+    assert sum(sizes) < 8_000_000
+
+
+def test_a_head_fed_the_last_state_may_list_no_layers(tmp_path: Path) -> None:
+    """Model-Optimizer's default is an empty list (torch/speculative/eagle/default_config.py)."""
+    source, expect = source_of(FIXTURES / "valid" / "modelopt-one-state", tmp_path)
+    path = source / "config.json"
+    config = json.loads(path.read_text())
+    config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] = []
+    path.write_text(json.dumps(config))
+    succeeds("upgrade", source, "-o", tmp_path / "out")
+    upgraded = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert {key: upgraded.get(key) for key in expect["config"]} == expect["config"]
+    assert upgraded["eagle_config"]["use_aux_hidden_state"] is False
+
+
+def test_a_null_that_engines_refuse_is_not_carried(tmp_path: Path) -> None:
+    """transformers 5.16 and later refuse null for a number; Model-Optimizer writes such nulls."""
+    source, _ = source_of(FIXTURES / "valid" / "modelopt", tmp_path)
+    path = source / "config.json"
+    config = json.loads(path.read_text()) | {"initializer_range": None, "eos_token_id": None}
+    path.write_text(json.dumps(config))
+    succeeds("upgrade", source, "-o", tmp_path / "out")
+    upgraded = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert "initializer_range" not in upgraded
+    assert upgraded["eos_token_id"] is None

@@ -18,6 +18,7 @@ FACT_OF: Mapping[str, str] = {
     "norm_before_residual": "residual",
     "aux_boundaries": "aux",
     "aux_outputs": "aux",
+    "aux_sglang": "aux",
     "num_aux_hidden_states": "aux",
     "use_aux_hidden_state": "aux",
     "num_hidden_layers": "num_layers",
@@ -65,7 +66,7 @@ def nested_ids(spec: DrafterSpec, target_type: str, layers: int | None) -> Any:
 def encode(spec: DrafterSpec, target_type: str = "", layers: int | None = None) -> dict[str, Any]:
     """Return every config item of a drafter; OMIT where the layout must not have the key."""
     aux, windows = spec.aux, [w for w in spec.window if w]
-    one_state = aux.rule == "last"
+    one_state, outputs = aux.rule == "last", aux.outputs()
     out: dict[str, Any] = {
         name: getattr(spec, name)
         for name in (
@@ -99,7 +100,8 @@ def encode(spec: DrafterSpec, target_type: str = "", layers: int | None = None) 
         "num_aux_hidden_states": OMIT if one_state else aux.count,
         "use_aux_hidden_state": not one_state,
         "aux_boundaries": OMIT if aux.boundaries is None else list(aux.boundaries),
-        "aux_outputs": nested_ids(spec, target_type, layers),
+        "aux_outputs": (OMIT if outputs is None or one_state or -1 in outputs else list(outputs)),
+        "aux_sglang": nested_ids(spec, target_type, layers),
         "mask_token_id": OMIT if spec.mask_token_id is None else spec.mask_token_id,
         "tie_word_embeddings": False,
         "quantization_config": OMIT if spec.quantization is None else dict(spec.quantization),

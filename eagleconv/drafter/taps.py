@@ -46,7 +46,9 @@ def read_taps(r: Evidence, h: int) -> dict[str, Fact]:
     """Decide A, H and the taps."""
     fc = r.shapes.get("fc.weight")
     one_state = r.get("use_aux_hidden_state")[0] is False
-    if one_state and (fc is not None or r.ids(_TOP_IDS) or r.ids(_NESTED_IDS)):
+    # ModelOpt writes an empty list then (torch/speculative/eagle/default_config.py:38).
+    listed = any(lookup(r.checkpoint.config, path) for path in (_TOP_IDS, _NESTED_IDS))
+    if one_state and (fc is not None or listed):
         raise SourceError(
             f"{r.where}: eagle_config.use_aux_hidden_state is false, but there is "
             f"{'an fc.weight' if fc is not None else 'a list of layer ids'}",
@@ -88,7 +90,9 @@ def read_taps(r: Evidence, h: int) -> dict[str, Fact]:
         raise SourceError(
             f"{r.where}: fc.weight takes {fc[1]} values, expected {count} states of "
             f"{states or '?'} ({said_key or width_key or 'counted'})",
-            "correct target_hidden_size, num_aux_hidden_states or the layer ids",
+            "give the target it was trained for"
+            if width_key == "target"
+            else "correct target_hidden_size, num_aux_hidden_states or the layer ids",
         )
     origin: Origin = "target" if width_key == "target" else "read" if width_key else "inferred"
     out = {
@@ -100,6 +104,10 @@ def read_taps(r: Evidence, h: int) -> dict[str, Fact]:
         )
     }
     layers = r.target.num_layers if r.target else r.get("target_num_layers")[0]
+    if r.target is None and "mask_hidden" in r.shapes:
+        # Automodel keeps the target's layer count, but not beside parallel drafting
+        # (nemo_automodel/recipes/llm/peagle_recipe.py:40).
+        layers = None
     if r.declared.aux_layers is not None:
         aux = aux_layers.parse_flag(r.declared.aux_layers, layers, count)
         fact: Fact | Question = Fact(aux, "user", "declared by --aux-layers")
@@ -142,7 +150,7 @@ def numbering(
 ) -> tuple[str, str]:
     """Return the numbering of the (top, nested) id keys under one layout."""
     table = dict((*also, *keys))
-    words = {"aux_boundaries": "boundary", "aux_outputs": "output"}
+    words = {"aux_boundaries": "boundary", "aux_outputs": "output", "aux_sglang": "output"}
     return (
         words[table.get(_TOP_IDS, "aux_boundaries")],
         words[table.get(_NESTED_IDS, "aux_outputs")],

@@ -25,6 +25,8 @@ def inexpressible(spec: DrafterSpec, layout: Layout) -> list[str]:
             out.append(f"{name} {value} (it has {', '.join(map(str, allowed))})")
     if e.ids == "default" and spec.aux.rule != "default":
         out.append("layer ids other than the default rule")
+    if 0 in (spec.aux.boundaries or ()) and "aux_boundaries" not in dict(layout.keys).values():
+        out.append("the embedding among the hidden states, which is no layer's output")
     if e.max_layers is not None and spec.num_layers > e.max_layers:
         out.append(f"{spec.num_layers} layers")
     if e.aux_count is not None and spec.aux.count != e.aux_count:
@@ -85,7 +87,13 @@ def write_config(
     known = {p for x in LAYOUTS for p, _ in (*x.keys, *x.read_also) if "." not in p}
     nested_home = layout.own_keys and "transformer_layer_config" in layout.own_keys
     written = {path.split(".")[0] for path, _ in layout.keys}
-    out = {k: v for k, v in base.items() if k not in known or (k in written and not nested_home)}
+    # A null where the config class wants a number is refused by transformers 5.16 and later;
+    # ModelOpt writes null for what it does not know (export/plugins/hf_spec_configs.py:18-62).
+    out = {
+        k: v
+        for k, v in base.items()
+        if (k in written and not nested_home if k in known else v is not None or _may_be_null(k))
+    }
     out["architectures"] = [layout.architectures[spec.block]]
     if spec.block in layout.model_types:
         out["model_type"] = layout.model_types[spec.block]
@@ -105,6 +113,10 @@ def write_config(
     if isinstance(out.get("eagle_config"), dict) and not out["eagle_config"]:
         del out["eagle_config"]
     return out
+
+
+def _may_be_null(key: str) -> bool:
+    return key.endswith("_token_id")
 
 
 def _put(config: dict[str, Any], path: str, value: Any) -> None:

@@ -244,7 +244,7 @@ FLAG_KEYS: tuple[tuple[str, str], ...] = (
 #: Both homes of the layer ids, each in the numbering of the engine that reads it.
 ENGINE_ID_KEYS: tuple[tuple[str, str], ...] = (
     ("eagle_aux_hidden_state_layer_ids", "aux_boundaries"),
-    ("eagle_config.eagle_aux_hidden_state_layer_ids", "aux_outputs"),
+    ("eagle_config.eagle_aux_hidden_state_layer_ids", "aux_sglang"),
 )
 #: The names under which engines look for P-EAGLE's mask token. Source: vLLM 0.32.0
 #: `v1/spec_decode/llm_base_proposer.py:358-379`.
