@@ -18,12 +18,18 @@ class EngineFact:
         verdict: What happens.
         reason: One sentence.
         source: File (and lines) where it was read, or how it was run.
+        versions: PEP 440 specifier of the versions it holds for; empty for all that are known.
+        runner: The model runner it holds for (`V1`, `V2`); empty for all.
+        symbol: A string that occurs in the file of `source`, for the test that looks it up.
     """
 
     when: Mapping[str, tuple[Any, ...]]
     verdict: Verdict
     reason: str
     source: str
+    versions: str = ""
+    runner: str = ""
+    symbol: str = ""
 
 
 @dataclass(frozen=True, slots=True)
