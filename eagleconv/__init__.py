@@ -7,7 +7,7 @@ Nothing heavy is imported before it is needed.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from eagleconv.conversion.verify import Verified
     from eagleconv.drafter.declared import Declared
     from eagleconv.drafter.read import Drafter
+    from eagleconv.rules.finding import Validated
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "diff", "inspect", "upgrade", "verify"]
+__all__ = ["__version__", "diff", "inspect", "upgrade", "validate", "verify"]
 
 
 def inspect(source: str, *, target: str | None = None) -> Drafter:
@@ -90,6 +91,54 @@ def upgrade(
         return apply(drafter, plan, output, progress, on_written)
     finally:
         checkpoint.close()
+
+
+def validate(
+    source: str,
+    *,
+    target: str | None = None,
+    engines: Sequence[str] = (),
+    context_length: int | None = None,
+    deep: bool = False,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+) -> Validated:
+    """Say whether engines will run a drafter as it was trained.
+
+    Args:
+        source: A directory, `org/name`, or `hf://org/name@revision`; of a repository only config,
+            headers and small tensors are fetched.
+        target: The target's directory, config.json or Hub id.
+        engines: Engines with versions, e.g. `vllm==0.32` or `sglang`.
+        context_length: The context, in tokens, that is planned.
+        deep: Read every tensor, not only the small ones.
+        select: Rules to run: codes, beginnings of codes, or names; all by default.
+        ignore: Rules not to run.
+
+    Returns:
+        Findings, rules that could not run, and one verdict for each engine and model runner. A
+        source that cannot be read, or is no drafter, has `unreadable`.
+
+    Raises:
+        UsageError: An engine or a rule is not known.
+        SourceError: The target cannot be read.
+    """
+    from eagleconv.rules import RULES
+    from eagleconv.rules.asked import find_engine
+    from eagleconv.rules.selection import resolve
+    from eagleconv.rules.validate import open_target
+    from eagleconv.rules.validate import validate as run
+
+    chosen = resolve(select, RULES) if select else tuple(r.code for r in RULES)
+    left_out = resolve(ignore, RULES) if ignore else ()
+    asked = [find_engine(text) for text in engines]
+    opened = open_target(target) if target else None
+    try:
+        codes = [code for code in chosen if code not in left_out]
+        return run(source, opened, asked, context_length, deep, codes)
+    finally:
+        if opened is not None and opened.weights is not None:
+            opened.weights.close()
 
 
 def verify(directory: str) -> Verified:

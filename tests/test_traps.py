@@ -17,6 +17,7 @@ from eagleconv.drafter.layouts import LAYOUTS
 from eagleconv.drafter.read import Drafter, read_drafter
 from eagleconv.engines import ENGINES, answer, traits
 from eagleconv.errors import ConversionError, EagleconvError, OpenQuestions, SourceError
+from eagleconv.rules import BY_CODE
 from tests.drafters import make_spec, make_tensors, write_drafter, write_safetensors
 
 BY_NAME = {layout.name: layout for layout in LAYOUTS}
@@ -43,7 +44,7 @@ def asked(drafter: Drafter) -> set[str]:
 
 
 def names(drafter: Drafter) -> set[str]:
-    return {t.name for t in drafter.traps}
+    return {BY_CODE[t.code].name for t in drafter.traps}
 
 
 TARGET = TargetConfig("t", "llama", 12, 64, 160)

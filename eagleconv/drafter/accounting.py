@@ -6,12 +6,12 @@ from typing import Any
 
 from eagleconv.checkpoint.dtypes import CONFIG_NAMES
 from eagleconv.drafter import sizes
+from eagleconv.drafter.contradiction import Contradiction
 from eagleconv.drafter.evidence import present
 from eagleconv.drafter.facts import Fact, Question, TargetConfig, Trap
 from eagleconv.drafter.names import QUANT_SUFFIXES
 from eagleconv.drafter.reading import Evidence
 from eagleconv.drafter.rope import base_of
-from eagleconv.errors import SourceError
 
 #: What a quantiser may store instead of `weight`.
 PACKED = ("qweight", "weight_packed")
@@ -26,17 +26,25 @@ def check_ranks(r: Evidence) -> None:
         SourceError: Naming the tensor.
     """
     for name, shape in r.shapes.items():
-        module, _, suffix = name.rpartition(".")
-        if suffix not in ("weight", "bias", "d2t", "t2d", "mask_hidden"):
-            continue  # a quantiser's scale may be a scalar
-        flat = suffix == "bias" or "norm" in module or not module
-        rank = 3 if name == "mask_hidden" else 1 if flat else 2
-        if len(shape) != rank or 0 in shape:
-            raise SourceError(
-                f"{r.where}: tensor {r.tensors[name]} has shape {list(shape)}, expected {rank} "
-                f"size{'s' if rank > 1 else ''} above 0",
-                "get the whole checkpoint",
-            )
+        with r.collecting("ranks of tensors"):
+            _check_rank(r, name, shape)
+
+
+def _check_rank(r: Evidence, name: str, shape: tuple[int, ...]) -> None:
+    module, _, suffix = name.rpartition(".")
+    if suffix not in ("weight", "bias", "d2t", "t2d", "mask_hidden"):
+        return  # a quantiser's scale may be a scalar
+    flat = suffix == "bias" or "norm" in module or not module
+    rank = 3 if name == "mask_hidden" else 1 if flat else 2
+    if len(shape) != rank or 0 in shape:
+        raise Contradiction(
+            "ECT003",
+            r.where,
+            f"tensor {r.tensors[name]} has shape {list(shape)}, expected {rank} "
+            f"size{'s' if rank > 1 else ''} above 0",
+            "get the whole checkpoint",
+            tensor=r.tensors[name],
+        )
 
 
 def check_tensors(r: Evidence, facts: Mapping[str, Fact]) -> None:
@@ -46,20 +54,31 @@ def check_tensors(r: Evidence, facts: Mapping[str, Fact]) -> None:
     for name, shape in expected.items():
         if name == "d2t" and "d2t" in r.derived:
             continue
-        _check_tensor(r, name, shape, quantized=v["quantization"] is not None)
+        with r.collecting("every tensor"):
+            _check_tensor(r, name, shape, quantized=v["quantization"] is not None)
     for name in r.shapes:
-        check_extra(r, name, expected, v)
+        with r.collecting("every tensor"):
+            check_extra(r, name, expected, v)
     if not v["own_head"] and v["own_embedding"] and r.get("tie_word_embeddings")[0] is True:
-        raise SourceError(
-            f"{r.where}: tie_word_embeddings is true beside an own embedding and no lm_head: the "
-            "head is that embedding, but engines would use the target's head",
-            "store the head as lm_head.weight, or correct the key",
+        r.refuse(
+            Contradiction(
+                "ECC016",
+                r.where,
+                "tie_word_embeddings is true beside an own embedding and no lm_head: the "
+                "head is that embedding, but engines would use the target's head",
+                "store the head as lm_head.weight, or correct the key",
+                key="tie_word_embeddings",
+            )
         )
     if not v["own_embedding"] and v["hidden_size"] != v["target_hidden_size"]:
-        raise SourceError(
-            f"{r.where}: the drafter is {v['hidden_size']} wide, its target "
-            f"{v['target_hidden_size']}, so it cannot share the embedding, and has none",
-            "get the checkpoint with embed_tokens.weight",
+        r.refuse(
+            Contradiction(
+                "ECT008",
+                r.where,
+                f"the drafter is {v['hidden_size']} wide, its target "
+                f"{v['target_hidden_size']}, so it cannot share the embedding, and has none",
+                "get the checkpoint with embed_tokens.weight",
+            )
         )
     if r.target is not None:
         check_target(r, v, r.target)
@@ -90,21 +109,30 @@ def _check_tensor(r: Evidence, name: str, shape: tuple[int, ...], *, quantized: 
     if name not in r.shapes:
         if quantized and matrix and any(f"{module}.{s}" in r.shapes for s in PACKED):
             return
-        raise SourceError(
-            f"{r.where}: tensor {name} is missing",
+        raise Contradiction(
+            "ECT002",
+            r.where,
+            f"tensor {name} is missing",
             "engines would leave it uninitialised or at 1.0, silently; get the whole file",
+            tensor=name,
         )
     found, dtype = r.shapes[name], r.checkpoint.tensors[r.tensors[name]].dtype
     halved = (shape[0], shape[1] // 2) if matrix else shape
     if found != shape and not (quantized and matrix and dtype == "U8" and found == halved):
-        raise SourceError(
-            f"{r.where}: tensor {r.tensors[name]} has shape {list(found)}, expected {list(shape)}",
+        raise Contradiction(
+            "ECT003",
+            r.where,
+            f"tensor {r.tensors[name]} has shape {list(found)}, expected {list(shape)}",
             "config and weights do not belong together",
+            tensor=r.tensors[name],
         )
     if name != "d2t" and dtype not in CONFIG_NAMES and not (quantized and matrix):
-        raise SourceError(
-            f"{r.where}: tensor {r.tensors[name]} has dtype {dtype}, expected a floating dtype",
+        raise Contradiction(
+            "ECT004",
+            r.where,
+            f"tensor {r.tensors[name]} has dtype {dtype}, expected a floating dtype",
             "quantised weights need the quantization_config they were written with",
+            tensor=r.tensors[name],
         )
 
 
@@ -142,21 +170,20 @@ def check_target(r: Evidence, v: Mapping[str, Any], target: TargetConfig) -> Non
             if wide != target.hidden_size
             else ("vocabulary", vocab, target.vocab_size)
         )
-        raise SourceError(
-            f"{r.where}: the drafter was made for a target {fact} of {ours}, {target.name} has "
-            f"{theirs}",
+        raise Contradiction(
+            "ECP001",
+            r.where,
+            f"the drafter was made for a target {fact} of {ours}, {target.name} has {theirs}",
             "give the target it was trained for",
         )
     if padded:
         r.traps.append(
             Trap(
                 "ECP002",
-                "vocabulary-differs-by-padding",
-                "warning",
                 f"the drafter knows {vocab} ids, the target {target.vocab_size}: padding, if their "
                 "tokenizers are equal",
                 "compare the tokenizers",
-                "vocab_size",
+                key="vocab_size",
             )
         )
 
@@ -178,15 +205,21 @@ def check_extra(
     elif suffix == "bias" and (name == "fc.bias" or "_proj" in module):
         wanted = expected.get(f"{module}.weight", (0,))[:1]
     if wanted is None:
-        raise SourceError(
-            f"{r.where}: tensor {r.tensors[name]} has no place in this variant "
+        raise Contradiction(
+            "ECT005",
+            r.where,
+            f"tensor {r.tensors[name]} has no place in this variant "
             f"({v['block']} block, {v['num_layers']} layers, input norm {v['input_norm']})",
             "engines would drop it or refuse the file; get a checkpoint whose parts fit",
+            tensor=r.tensors[name],
         )
     if shape != wanted:
-        raise SourceError(
-            f"{r.where}: tensor {r.tensors[name]} has shape {list(shape)}, expected {list(wanted)}",
+        raise Contradiction(
+            "ECT003",
+            r.where,
+            f"tensor {r.tensors[name]} has shape {list(shape)}, expected {list(wanted)}",
             "config and weights do not belong together",
+            tensor=r.tensors[name],
         )
 
 
@@ -200,18 +233,16 @@ def report_notes(r: Evidence, facts: Mapping[str, Fact]) -> None:
         sure = not layout.certain_key or present(r.checkpoint.config, layout.certain_key)
         for note in layout.notes if sure or len(r.layouts) == 1 else ():
             if all(known[k] == w for k, w in note.when.items()):
-                r.traps.append(Trap(note.code, note.name, note.severity, note.message, note.hint))
+                r.traps.append(Trap(note.code, note.message, note.hint))
     rare = [x for x in r.layouts if base_of(x.rope, kind) == "rarely 10000"]
     if rare and rope.theta != 10000.0 and r.declared.rope_theta is None and not r.ours:
         r.traps.append(
             Trap(
-                "ECC012",
-                "rope-base-by-version",
-                "warning",
+                "ECR002",
                 f"rope base {rope.theta:g} is kept as written; {rare[0].producer}: "
                 f"{rare[0].rope.why}",
                 "if it was trained then, say so with --rope-theta 10000",
-                "rope_theta",
+                key="rope_theta",
             )
         )
     tied, key = r.get("tie_word_embeddings")
@@ -219,11 +250,9 @@ def report_notes(r: Evidence, facts: Mapping[str, Fact]) -> None:
         r.traps.append(
             Trap(
                 "ECC011",
-                "tied-with-own-head",
-                "warning",
                 "tie_word_embeddings is true beside an own lm_head; SGLang would use the "
                 "embedding as head",
                 "upgrade writes false",
-                key,
+                key=key,
             )
         )

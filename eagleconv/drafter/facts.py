@@ -53,20 +53,18 @@ class Trap:
     """Something known to go wrong with files like this one; reported, never silently mended.
 
     Attributes:
-        code: Stable code.
-        name: Stable kebab-case name.
-        severity: `error`, `warning` or `info`.
+        code: Code of the rule (`rules/`), which gives its name and severity.
         message: One sentence: what and where.
         hint: What to do.
-        where: Tensor or config key, may be empty.
+        tensor: Stored name of the tensor it is about, or empty.
+        key: Dotted config key it is about, or empty.
     """
 
     code: str
-    name: str
-    severity: Literal["error", "warning", "info"]
     message: str
     hint: str = ""
-    where: str = ""
+    tensor: str = ""
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,12 @@
 
 from eagleconv.checkpoint.dtypes import CONFIG_NAMES
 from eagleconv.drafter import meanings
+from eagleconv.drafter.contradiction import Contradiction
 from eagleconv.drafter.evidence import lookup
 from eagleconv.drafter.facts import Fact, Question, Trap
 from eagleconv.drafter.names import QUANT_SUFFIXES
 from eagleconv.drafter.reading import Evidence
-from eagleconv.errors import SourceError, UsageError
+from eagleconv.errors import UsageError
 
 
 def read_feedback(r: Evidence) -> Fact:
@@ -132,9 +133,12 @@ def read_mask_token(r: Evidence, parallel: bool, vocab_size: int) -> Fact:
         r.questions.append(question)
         return Fact(None, "open", question.text)
     if not 0 <= value < vocab_size:
-        raise SourceError(
-            f"{r.where}: mask token {value} ({key}) is outside the target's {vocab_size} ids",
+        raise Contradiction(
+            "ECV015",
+            r.where,
+            f"mask token {value} ({key}) is outside the target's {vocab_size} ids",
             "give the right one by --mask-token-id",
+            key=key,
         )
     return Fact(value, "user" if declared is not None else "read", key)
 
@@ -155,10 +159,13 @@ def read_quantization(r: Evidence) -> Fact:
         or r.checkpoint.tensors[stored].dtype.startswith(("F8", "F4", "F6"))
     ]
     if not quantized:
-        raise SourceError(
-            f"{r.where}: config.json has quantization_config, but no tensor has a scale, a packed "
+        raise Contradiction(
+            "ECQ001",
+            r.where,
+            "config.json has quantization_config, but no tensor has a scale, a packed "
             "weight or an 8-bit dtype",
             "remove it if it was copied from the target; engines would read the weights wrongly",
+            key=key,
         )
     return Fact(config, "read", f"quantization_config, and tensors like {quantized[0]}", (key,))
 
@@ -176,11 +183,9 @@ def read_dtype(r: Evidence) -> Fact:
         r.traps.append(
             Trap(
                 "ECC008",
-                "dtype-key-differs",
-                "warning",
                 f"config.json says {key} {said}, the tensors are {stored}",
                 "upgrade writes what the tensors are",
-                key,
+                key=key,
             )
         )
     return Fact(stored, "read", "dtype of the tensors", (key,) if key else ())

@@ -1,10 +1,11 @@
 """Read a checkpoint into the canonical drafter: facts with origins, tensors, open questions."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from eagleconv.checkpoint.checkpoint import Checkpoint
 from eagleconv.drafter.config_facts import decide
+from eagleconv.drafter.contradiction import Contradiction
 from eagleconv.drafter.declared import Declared, DerivedTensor
 from eagleconv.drafter.evidence import Candidate, candidates
 from eagleconv.drafter.facts import (
@@ -17,7 +18,7 @@ from eagleconv.drafter.facts import (
     variant_words,
 )
 from eagleconv.drafter.families import recognise
-from eagleconv.drafter.layouts import LAYOUTS
+from eagleconv.drafter.layouts import CANONICAL, LAYOUTS
 from eagleconv.drafter.names import to_canonical
 from eagleconv.drafter.reading import Evidence
 from eagleconv.errors import OpenQuestions, SourceError
@@ -38,6 +39,7 @@ class Drafter:
         derived: Canonical name -> tensor that follows from others and replaces the stored one.
         config: The config at the level of flat layouts (speculators' nested keys lifted).
         target: The target's config, if one was given.
+        unread: What could not be read -> why; empty unless contradictions were collected.
     """
 
     checkpoint: Checkpoint
@@ -49,6 +51,7 @@ class Drafter:
     dropped: Mapping[str, str]
     derived: Mapping[str, DerivedTensor] = field(default_factory=dict)
     target: TargetConfig | None = None
+    unread: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def layout_names(self) -> tuple[str, ...]:
@@ -86,6 +89,8 @@ def read_drafter(
     checkpoint: Checkpoint,
     declared: Declared | None = None,
     target: TargetConfig | None = None,
+    *,
+    collect: bool = False,
 ) -> Drafter:
     """Understand a checkpoint.
 
@@ -93,6 +98,8 @@ def read_drafter(
         checkpoint: From `open_source`.
         declared: What the user says of it.
         target: Settles layer count and vocabulary.
+        collect: Record contradictions as traps and read on: the facts that cannot be read are then
+            missing (`unread` says why), and the result is good for a report, not for a conversion.
 
     Raises:
         SourceError: It is no EAGLE-3 drafter of a known layout, or its tensors contradict it.
@@ -103,6 +110,8 @@ def read_drafter(
     if family is not None:
         raise SourceError(f"{checkpoint.source} is {family.name}", family.reason)
     found = candidates(config, names, LAYOUTS)
+    if not found and collect and looks_like_a_drafter(names):
+        found = (Candidate(CANONICAL, ("its tensors; no known layout fits",)),)
     if not found:
         raise SourceError(
             f"{checkpoint.source} fits no known layout of EAGLE-3 drafters "
@@ -112,8 +121,10 @@ def read_drafter(
     # A layout that has no place for some tensor is none of these.
     whole = tuple(c for c in found if all(to_canonical(n, c.layout.names) for n in names))
     found = whole or found
-    tensors, dropped = _canonical_tensors(checkpoint, found)
-    reader = Evidence(checkpoint, found, tensors, declared, target)
+    tensors, dropped, strange = _canonical_tensors(checkpoint, found)
+    reader = Evidence(checkpoint, found, tensors, declared, target, collect=collect)
+    for contradiction in strange:
+        reader.refuse(contradiction)
     facts = decide(reader)
     return Drafter(
         checkpoint,
@@ -125,13 +136,21 @@ def read_drafter(
         dropped | reader.dropped,
         reader.derived,
         target,
+        reader.unread,
     )
+
+
+def looks_like_a_drafter(names: Iterable[str]) -> bool:
+    """Say whether tensors are those of an EAGLE-3 drafter whatever the config says."""
+    parts = {part for name in names for part in name.split(".")}
+    return "fc" in parts and "hidden_norm" in parts
 
 
 def _canonical_tensors(
     checkpoint: Checkpoint, found: tuple[Candidate, ...]
-) -> tuple[dict[str, str], dict[str, str]]:
+) -> tuple[dict[str, str], dict[str, str], list[Contradiction]]:
     """Account for every stored tensor under one of the candidates' tables."""
+    strange: list[Contradiction] = []
     tensors: dict[str, str] = {}
     dropped: dict[str, str] = {}
     quantized = checkpoint.config.get("quantization_config") is not None
@@ -140,27 +159,44 @@ def _canonical_tensors(
             (r for c in found if (r := to_canonical(name, c.layout.names)) is not None), None
         )
         if row is None:
-            raise SourceError(
-                f"{checkpoint.source}: tensor {name!r} is not part of the "
-                f"{' / '.join(c.layout.name for c in found)} layout",
-                "every tensor must be accounted for; nothing is dropped unseen",
+            strange.append(
+                Contradiction(
+                    "ECT001",
+                    checkpoint.source,
+                    f"tensor {name!r} is not part of the "
+                    f"{' / '.join(c.layout.name for c in found)} layout",
+                    "every tensor must be accounted for; nothing is dropped unseen",
+                    tensor=name,
+                )
             )
+            continue
         canonical, rule = row
         if canonical is None:
             dropped[name] = rule.reason
             continue
         suffix = canonical.rsplit(".", 1)[-1]
         if suffix not in ("weight", "bias", *("d2t", "t2d", "mask_hidden")) and not quantized:
-            raise SourceError(
-                f"{checkpoint.source}: tensor {name!r} belongs to a quantised layer, but "
-                "config.json has no quantization_config",
-                "add the quantization_config the checkpoint was written with",
+            strange.append(
+                Contradiction(
+                    "ECQ002",
+                    checkpoint.source,
+                    f"tensor {name!r} belongs to a quantised layer, but "
+                    "config.json has no quantization_config",
+                    "add the quantization_config the checkpoint was written with",
+                    tensor=name,
+                )
             )
+            continue
         if canonical in tensors:
-            raise SourceError(
-                f"{checkpoint.source}: tensors {tensors[canonical]!r} and {name!r} are both "
-                f"{canonical}",
-                "keep one of them",
+            strange.append(
+                Contradiction(
+                    "ECT006",
+                    checkpoint.source,
+                    f"tensors {tensors[canonical]!r} and {name!r} are both {canonical}",
+                    "keep one of them",
+                    tensor=name,
+                )
             )
+            continue
         tensors[canonical] = name
-    return tensors, dropped
+    return tensors, dropped, strange

@@ -8,10 +8,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from eagleconv.drafter.contradiction import Contradiction
 from eagleconv.drafter.facts import Fact, Question, Rope
 from eagleconv.drafter.item_kinds import kind_problem
 from eagleconv.drafter.layouts.layout import RopeRule
-from eagleconv.errors import SourceError
 
 Get = Callable[[str], tuple[Any, str]]
 
@@ -269,9 +269,12 @@ def check_inside(place: str, raw: Any) -> None:
         else:
             good = not kind_problem("rope_theta", value)
         if not good:
-            raise SourceError(
-                f"config.json key {place}.{key} is {json.dumps(value)[:60]}, which is no value for it",
+            raise Contradiction(
+                "ECC006",
+                "config.json",
+                f"key {place}.{key} is {json.dumps(value)[:60]}, which is no value for it",
                 "correct the config",
+                key=f"{place}.{key}",
             )
 
 

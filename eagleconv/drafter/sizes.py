@@ -3,15 +3,15 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from eagleconv.drafter.contradiction import Contradiction
 from eagleconv.drafter.facts import Fact, Mla
 from eagleconv.drafter.names import split_layer
-from eagleconv.errors import SourceError
 
 Get = Callable[[str], tuple[Any, str]]
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-def count_layers(shapes: Shapes) -> int:
+def count_layers(shapes: Shapes, where: str) -> int:
     """Count decoder layers; they must be numbered without a hole.
 
     Raises:
@@ -19,7 +19,12 @@ def count_layers(shapes: Shapes) -> int:
     """
     indices = sorted({s[0] for name in shapes if (s := split_layer(name))})
     if not indices or indices != list(range(len(indices))):
-        raise SourceError(f"decoder layers are numbered {indices}, expected 0, 1, 2, ...")
+        raise Contradiction(
+            "ECT007",
+            where,
+            f"decoder layers are numbered {indices}, expected 0, 1, 2, ...",
+            "get the whole checkpoint",
+        )
     return len(indices)
 
 
@@ -32,7 +37,9 @@ def rows(shapes: Shapes, name: str, where: str) -> int:
         # AWQ and GPTQ store [in, out / n]: the scales' last size is the number of rows.
         return shapes[name.removesuffix("weight") + "scales"][-1]
     if name not in shapes:
-        raise SourceError(f"{where}: tensor {name} is missing", "get the whole checkpoint")
+        raise Contradiction(
+            "ECT002", where, f"tensor {name} is missing", "get the whole checkpoint", tensor=name
+        )
     return shapes[name][0]
 
 
@@ -57,22 +64,39 @@ def heads(shapes: Shapes, get: Get, hidden: int, where: str) -> tuple[Fact, Fact
     size, size_key = get("head_dim")
     if not isinstance(count, int) or count <= 0:
         if not isinstance(size, int) or size <= 0:
-            raise SourceError(f"{where}: config.json has no num_attention_heads", "add it")
+            raise Contradiction(
+                "ECC007",
+                where,
+                "config.json has no num_attention_heads",
+                "add it",
+                key="num_attention_heads",
+            )
         count, count_key = q_rows // size, ""
     if q_rows % count or (isinstance(size, int) and size * count != q_rows):
-        raise SourceError(
-            f"{where}: q_proj has {q_rows} rows, but config.json says {count} heads"
+        raise Contradiction(
+            "ECC005",
+            where,
+            f"q_proj has {q_rows} rows, but config.json says {count} heads"
             + (f" of {size}" if size else ""),
             "correct num_attention_heads or head_dim",
+            key="num_attention_heads",
         )
     dim = q_rows // count
     if k_rows % dim:
-        raise SourceError(f"{where}: k_proj has {k_rows} rows, no multiple of head_dim {dim}")
+        raise Contradiction(
+            "ECC005",
+            where,
+            f"k_proj has {k_rows} rows, no multiple of head_dim {dim}",
+            key="head_dim",
+        )
     kv, kv_key = get("num_key_value_heads")
     if kv is not None and kv * dim != k_rows:
-        raise SourceError(
-            f"{where}: k_proj has {k_rows} rows, config.json says {kv} key/value heads of {dim}",
+        raise Contradiction(
+            "ECC005",
+            where,
+            f"k_proj has {k_rows} rows, config.json says {kv} key/value heads of {dim}",
             "correct num_key_value_heads",
+            key="num_key_value_heads",
         )
     why = f"q_proj has {q_rows} rows, k_proj {k_rows}"
     return (
@@ -92,16 +116,21 @@ def latent(shapes: Shapes, get: Get, where: str) -> Fact:
     for key in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"):
         value, _ = get(key)
         if not isinstance(value, int):
-            raise SourceError(f"{where}: config.json has no {key}", "an MLA block needs it")
+            raise Contradiction(
+                "ECC007", where, f"config.json has no {key}", "an MLA block needs it", key=key
+            )
         values[key] = value
     rank, _ = get("q_lora_rank")
     mla = Mla(q_lora_rank=rank, **values)
     found = rows(shapes, "layers.0.self_attn.kv_a_proj_with_mqa.weight", where)
     expected = mla.kv_lora_rank + mla.qk_rope_head_dim
     if found != expected:
-        raise SourceError(
-            f"{where}: kv_a_proj_with_mqa has {found} rows, expected kv_lora_rank + "
-            f"qk_rope_head_dim = {expected}"
+        raise Contradiction(
+            "ECC005",
+            where,
+            f"kv_a_proj_with_mqa has {found} rows, expected kv_lora_rank + "
+            f"qk_rope_head_dim = {expected}",
+            key="kv_lora_rank",
         )
     return Fact(mla, "read", "config.json, checked against kv_a_proj_with_mqa")
 

@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 from eagleconv.drafter import aux_layers
+from eagleconv.drafter.contradiction import Contradiction
 from eagleconv.drafter.evidence import lookup
 from eagleconv.drafter.facts import AuxLayers, Fact, Origin, Question, Trap
 from eagleconv.drafter.reading import Evidence
-from eagleconv.errors import SourceError, UsageError
+from eagleconv.errors import UsageError
 
 _TOP_IDS = "eagle_aux_hidden_state_layer_ids"
 _NESTED_IDS = "eagle_config.eagle_aux_hidden_state_layer_ids"
@@ -21,21 +22,24 @@ def read_input_norm(r: Evidence) -> Fact:
         said, key = r.get(item)
         if said is True and not there:
             tensor = "fc_norm.*.weight" if item == "fc_norm" else "input_norm.weight"
-            raise SourceError(
-                f"{r.where}: config.json says {key}: true, but there is no {tensor}",
-                "engines would run with untrained norms; get the tensors, or correct the key "
-                "if the weights were trained without",
+            r.refuse(
+                Contradiction(
+                    "ECC004",
+                    r.where,
+                    f"config.json says {key}: true, but there is no {tensor}",
+                    "engines would run with untrained norms; get the tensors, or correct the key "
+                    "if the weights were trained without",
+                    key=key,
+                )
             )
         if there and said is not True:
             r.traps.append(
                 Trap(
                     "ECC003",
-                    "norm-flag-contradicts-tensors",
-                    "warning",
                     f"{item} tensors are there, but the key is {said!r}: engines would drop "
                     "or refuse them",
                     "upgrade writes the key the tensors ask for",
-                    item,
+                    key=item,
                 )
             )
     keys = tuple(k for i in ("fc_norm", "norm_before_fc") if (k := r.get(i)[1]))
@@ -49,10 +53,13 @@ def read_taps(r: Evidence, h: int) -> dict[str, Fact]:
     # ModelOpt writes an empty list then (torch/speculative/eagle/default_config.py:38).
     listed = any(lookup(r.checkpoint.config, path) for path in (_TOP_IDS, _NESTED_IDS))
     if one_state and (fc is not None or listed):
-        raise SourceError(
-            f"{r.where}: eagle_config.use_aux_hidden_state is false, but there is "
+        raise Contradiction(
+            "ECC014",
+            r.where,
+            f"eagle_config.use_aux_hidden_state is false, but there is "
             f"{'an fc.weight' if fc is not None else 'a list of layer ids'}",
             "correct the key: a head fed by the last hidden state has neither",
+            key="eagle_config.use_aux_hidden_state",
         )
     if one_state and r.declared.aux_layers is not None:
         raise UsageError(
@@ -68,7 +75,13 @@ def read_taps(r: Evidence, h: int) -> dict[str, Fact]:
             "target_hidden_size": Fact(wide, "inferred", "the width of the drafter"),
         }
     if fc is None:
-        raise SourceError(f"{r.where}: tensor fc.weight is missing", "get the checkpoint")
+        raise Contradiction(
+            "ECT002",
+            r.where,
+            "tensor fc.weight is missing",
+            "get the checkpoint",
+            tensor="fc.weight",
+        )
     width, width_key = r.get("target_hidden_size")
     norms = [k for k in r.shapes if k.startswith("fc_norm.")]
     top, nested = r.ids(_TOP_IDS), r.ids(_NESTED_IDS)
@@ -87,12 +100,15 @@ def read_taps(r: Evidence, h: int) -> dict[str, Fact]:
         width, width_key = r.target.hidden_size, "target"
     states = width or (fc[1] // count if fc[1] % count == 0 else 0)
     if states * count != fc[1]:
-        raise SourceError(
-            f"{r.where}: fc.weight takes {fc[1]} values, expected {count} states of "
+        raise Contradiction(
+            "ECC015",
+            r.where,
+            f"fc.weight takes {fc[1]} values, expected {count} states of "
             f"{states or '?'} ({said_key or width_key or 'counted'})",
             "give the target it was trained for"
             if width_key == "target"
             else "correct target_hidden_size, num_aux_hidden_states or the layer ids",
+            key=said_key or ("" if width_key == "target" else width_key),
         )
     origin: Origin = "target" if width_key == "target" else "read" if width_key else "inferred"
     out = {

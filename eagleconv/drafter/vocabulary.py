@@ -14,6 +14,8 @@ from array import array
 from eagleconv.errors import SourceError
 
 _CODES = {"I64": "q", "I32": "i", "I16": "h", "U8": "B", "I8": "b"}
+#: The dtypes a map may have.
+INTEGERS = tuple(_CODES)
 
 
 def integers(data: bytes, dtype: str, name: str) -> array[int]:
@@ -39,8 +41,8 @@ def target_ids(offsets: array[int]) -> list[int]:
     return [index + offset for index, offset in enumerate(offsets)]
 
 
-def map_problem(offsets: array[int], mask: bytes | None, vocab_size: int) -> str:
-    """Say what is wrong with a map read as offsets; empty where nothing is.
+def map_problem(offsets: array[int], mask: bytes | None, vocab_size: int) -> tuple[str, str] | None:
+    """Say what is wrong with a map read as offsets: rule and sentence; None where nothing is.
 
     Args:
         offsets: d2t, D values.
@@ -51,21 +53,22 @@ def map_problem(offsets: array[int], mask: bytes | None, vocab_size: int) -> str
     outside = next((i for i, t in enumerate(ids) if not 0 <= t < vocab_size), None)
     if outside is not None:
         return (
+            "ECV002",
             f"draft id {outside} maps to {ids[outside]} (= {outside} + d2t[{outside}]), "
-            f"outside the target's {vocab_size} ids"
+            f"outside the target's {vocab_size} ids",
         )
     if len(set(ids)) != len(ids):
         seen: set[int] = set()
         twice = next(t for t in ids if t in seen or seen.add(t))  # type: ignore[func-returns-value]
-        return f"two draft ids map to target id {twice}"
+        return "ECV003", f"two draft ids map to target id {twice}"
     if mask is not None:
         marked = sum(1 for byte in mask if byte)
         if marked != len(ids):
-            return f"t2d marks {marked} ids, d2t maps {len(ids)}"
+            return "ECV004", f"t2d marks {marked} ids, d2t maps {len(ids)}"
         missing = next((t for t in ids if not mask[t]), None)
         if missing is not None:
-            return f"d2t maps to target id {missing}, which t2d does not mark"
-    return ""
+            return "ECV004", f"d2t maps to target id {missing}, which t2d does not mark"
+    return None
 
 
 def are_absolute(values: array[int], mask: bytes | None, vocab_size: int) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 from eagleconv import __version__
 from eagleconv.drafter.facts import FACT_NAMES, AuxLayers
 from eagleconv.drafter.read import Drafter
+from eagleconv.rules import BY_CODE
 
 
 def taps_words(aux: AuxLayers) -> str:
@@ -41,16 +42,20 @@ def as_json(drafter: Drafter) -> dict[str, Any]:
     findings = [
         {
             "code": t.code,
-            "name": t.name,
-            "severity": t.severity,
+            "name": BY_CODE[t.code].name,
+            "severity": BY_CODE[t.code].severity,
             "message": t.message,
-            "location": {"file": "config.json" if t.where else "", "key": t.where},
+            "location": {
+                "file": "config.json" if t.key else "",
+                "key": t.key,
+                "tensor": t.tensor,
+            },
             "hint": t.hint,
         }
         for t in drafter.traps
     ]
     counts = {
-        s: sum(1 for t in drafter.traps if t.severity == s) for s in ("error", "warning", "info")
+        s: sum(1 for f in findings if f["severity"] == s) for s in ("error", "warning", "info")
     }
     return {
         "schema_version": 1,
@@ -135,7 +140,7 @@ def as_lines(drafter: Drafter, *, markdown: bool, verbose: bool) -> str:
             lines.append(f"- `{name}` = {value} ({fact.origin}: {fact.why})" if markdown else row)
     for title, rows in (
         ("cannot be known from the files", [q.line() for q in drafter.questions]),
-        ("known trouble", [f"{t.code} {t.name}: {t.message}" for t in drafter.traps]),
+        ("known trouble", [f"{t.code} {BY_CODE[t.code].name}: {t.message}" for t in drafter.traps]),
         ("notes", list(c.notes)),
     ):
         if rows:

@@ -7,6 +7,7 @@ from eagleconv.conversion.apply import Upgraded
 from eagleconv.conversion.plan import Edit
 from eagleconv.engines import ENGINES, answer, traits
 from eagleconv.report.drafter import taps_words
+from eagleconv.rules import BY_CODE
 
 
 def short(value: Any) -> str:
@@ -43,7 +44,8 @@ def as_lines(done: Upgraded) -> str:
     if done.not_carried:
         lines.append(f"not carried: {', '.join(done.not_carried)}")
     for trap in drafter.traps:
-        lines.append(f"{trap.severity}: {trap.code} {trap.name}: {trap.message}")
+        rule = BY_CODE[trap.code]
+        lines.append(f"{rule.severity}: {rule.code} {rule.name}: {trap.message}")
     lines += ["", "served as it was trained by:"]
     known = drafter.target.num_layers if drafter.target else None
     for engine in ENGINES:

@@ -93,8 +93,6 @@ class Note:
     """
 
     code: str
-    name: str
-    severity: Literal["error", "warning", "info"]
     message: str
     hint: str
     when: Mapping[str, Any] = field(default_factory=dict)

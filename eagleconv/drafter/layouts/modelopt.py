@@ -35,17 +35,13 @@ _AUX = AuxRule(
 )
 DOUBLE_NORM = Note(
     "ECT010",
-    "modelopt-double-norm",
-    "warning",
     "ModelOpt from 0.41 on trains this layout with input_layernorm applied to the hidden state "
     "before hidden_norm (torch/speculative/plugins/modeling_eagle.py); no engine computes that, "
     "and it cannot be folded into the weights exactly",
     "measure acceptance before you serve it",
 )
 INJECTED_ROPE = Note(
-    "ECC013",
-    "modelopt-injected-rope",
-    "info",
+    "ECR006",
     "ModelOpt from 0.44 on trains with base 10000 and no scaling, and injects YaRN (factor 32) "
     "when it exports (modelopt/torch/speculative/config.py:329); the scaling is kept as exported",
     "nothing, unless the target is served with short contexts only",

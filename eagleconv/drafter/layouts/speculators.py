@@ -105,8 +105,6 @@ EAGLE3 = Layout(
 )
 _CONVERTED_NOTE = Note(
     "ECC010",
-    "speculators-converted",
-    "warning",
     "this file was written by `speculators convert`, which takes layer ids, norm_before_residual "
     "and the rope base from its arguments or from old keys only, never from the source's "
     "eagle_config or rope_parameters",

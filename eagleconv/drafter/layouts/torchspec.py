@@ -27,8 +27,6 @@ _FLAGS = (
 _FLAGS_READ = tuple(row for row in FLAG_KEYS if row not in _FLAGS)
 PRUNED = Note(
     "ECT009",
-    "torchspec-pruned-head",
-    "warning",
     "TorchSpec's pruning after training takes lm_head rows d2t[i] instead of i + d2t[i] "
     "(tools/convert_to_hf.py:309), so a head pruned that way scores the wrong tokens; "
     "the file does not show whether it was pruned",

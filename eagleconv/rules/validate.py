@@ -1,0 +1,220 @@
+"""Run the rules over one checkpoint."""
+
+import os
+from collections.abc import Iterator, Sequence
+
+from eagleconv.checkpoint.checkpoint import Checkpoint
+from eagleconv.checkpoint.json_file import load_object
+from eagleconv.checkpoint.source import open_source, parse_hub_id
+from eagleconv.drafter.facts import Question, Trap, variant_words
+from eagleconv.drafter.read import Drafter, read_drafter
+from eagleconv.engines.engine import Engine
+from eagleconv.errors import EagleconvError, MissingExtraError, UsageError
+from eagleconv.rules import BY_CODE, RULES
+from eagleconv.rules.engine import judgements, verdict_of
+from eagleconv.rules.finding import SEVERITIES, Finding, Location, Severity, Skipped, Validated
+from eagleconv.rules.rule import Hit, Rule
+from eagleconv.rules.subject import Subject, Target
+from eagleconv.target.config import target_of
+
+#: Question -> the rule that reports it.
+QUESTION_RULES = {
+    "feedback": "ECC018",
+    "residual": "ECC019",
+    "aux layers": "ECC031",
+    "rope theta": "ECR003",
+    "rope scaling": "ECR003",
+    "partial rotary factor": "ECR003",
+    "attention window": "ECW001",
+    "mask token": "ECV014",
+}
+#: What a rule needs -> why it did not run without.
+_NEEDS = {
+    "target": "no --target was given",
+    "target weights": "no --target with weights was given",
+    "engine": "no --engine was given",
+    "deep": "it reads every tensor: give --deep",
+    "context length": "no --context-length was given",
+}
+
+
+def validate(
+    source: str,
+    target: Target | None,
+    engines: Sequence[tuple[Engine, str]],
+    context_length: int | None,
+    deep: bool,
+    codes: Sequence[str] | None = None,
+) -> Validated:
+    """Run rules over a checkpoint.
+
+    Args:
+        source: A directory, `org/name`, or `hf://org/name@revision`.
+        target: From `open_target`, or None.
+        engines: (engine, version) to judge for.
+        context_length: The context that is planned, or None.
+        deep: Read every tensor.
+        codes: Rules to run; None for all.
+
+    Returns:
+        The result; where the source cannot be read or is no drafter, `unreadable` says why.
+    """
+    try:
+        checkpoint = open_source(source, weights=deep)
+    except UsageError:
+        raise
+    except EagleconvError as error:
+        return Validated(source, unreadable=error.message, hint=error.hint)
+    try:
+        drafter = read_drafter(checkpoint, target=target.facts if target else None, collect=True)
+        subject = Subject(drafter, tuple(engines), target, context_length, deep)
+        return _result(subject, [r for r in RULES if codes is None or r.code in codes])
+    except UsageError:
+        raise
+    except EagleconvError as error:
+        return Validated(source, checkpoint.revision, unreadable=error.message, hint=error.hint)
+    finally:
+        checkpoint.close()
+
+
+def _result(s: Subject, rules: Sequence[Rule]) -> Validated:
+    findings: list[Finding] = []
+    run: list[str] = []
+    skipped: list[Skipped] = []
+    for rule in rules:
+        reason = _reason_to_skip(rule, s)
+        hits = [] if reason else list(_hits(rule, s))
+        if not hits and not reason:
+            blind = [n for n in rule.unread if n in s.drafter.unread]
+            if blind:
+                reason = f"{blind[0]} could not be read: {s.drafter.unread[blind[0]]}"
+        if reason:
+            skipped.append(Skipped(rule.code, rule.name, reason))
+            continue
+        run.append(rule.code)
+        findings += [_finding(rule, hit, s) for hit in hits]
+    findings.sort(key=lambda f: (-SEVERITIES.index(f.severity), f.code))
+    drafter = s.drafter
+    return Validated(
+        s.checkpoint.source,
+        s.checkpoint.revision,
+        () if s.fallback else drafter.layout_names,
+        () if s.fallback else drafter.producers,
+        _variant(drafter),
+        tuple(findings),
+        tuple(run),
+        tuple(skipped),
+        tuple(verdict_of(j, s) for j in judgements(s)),
+    )
+
+
+def _variant(drafter: Drafter) -> str:
+    needed = ("block", "num_layers", "vocabulary", "input_norm", "window")
+    if all(name in drafter.facts for name in needed):
+        return variant_words(drafter.facts)
+    return ""
+
+
+def _reason_to_skip(rule: Rule, s: Subject) -> str:
+    has = {
+        "target": s.target is not None,
+        "target weights": s.target is not None and s.target.weights is not None,
+        "engine": bool(s.engines),
+        "deep": s.deep,
+        "context length": s.context_length is not None,
+    }
+    for need in rule.needs:
+        if not has[need]:
+            why = s.target.why if need == "target weights" and s.target else ""
+            return why or _NEEDS[need]
+    return ""
+
+
+def _hits(rule: Rule, s: Subject) -> Iterator[Hit]:
+    for trap in s.drafter.traps:
+        if trap.code == rule.code:
+            yield _of_trap(trap)
+    for question in s.drafter.questions:
+        if QUESTION_RULES[question.fact] == rule.code:
+            yield _of_question(question, s)
+    if rule.check is not None:
+        yield from rule.check(s)
+
+
+def _of_trap(trap: Trap) -> Hit:
+    return Hit(trap.message, trap.hint, tensor=trap.tensor, key=trap.key)
+
+
+def _of_question(question: Question, s: Subject) -> Hit:
+    fact = {"aux layers": "aux", "attention window": "window", "mask token": "mask_token_id"}.get(
+        question.fact, question.fact
+    )
+    found = s.drafter.facts.get("rope" if fact.startswith(("rope", "partial")) else fact)
+    key = next((k for k in found.keys if k), "") if found is not None else ""
+    return Hit(question.text, f"answer with {question.flag} of upgrade", key=key)
+
+
+def _finding(rule: Rule, hit: Hit, s: Subject) -> Finding:
+    severity: Severity = hit.severity or rule.severity
+    if hit.severity is None and s.engines:
+        # The worst any engine asked for makes of it; its own severity where some engine has none.
+        asked = [rule.engine_severity.get(e.name, rule.severity) for e, _ in s.engines]
+        severity = max(asked, key=SEVERITIES.index)
+    info = s.checkpoint.tensors.get(hit.tensor)
+    file = hit.file or (info.file if info else "config.json" if hit.key else "")
+    return Finding(
+        rule.code,
+        rule.name,
+        severity,
+        hit.message,
+        Location(file, hit.tensor, hit.key),
+        hit.hint or rule.fix,
+        hit.engine,
+    )
+
+
+def open_target(text: str) -> Target:
+    """Open a target: its config, and headers of its weights where there are any.
+
+    Args:
+        text: A directory, a config.json, or a Hub id.
+
+    Raises:
+        SourceError: Its config cannot be read.
+    """
+    directory = text if os.path.isdir(text) else ""
+    path = os.path.join(text, "config.json") if directory else text
+    if not os.path.exists(text) and parse_hub_id(text) is not None:
+        hub_id = parse_hub_id(text)
+        assert hub_id is not None
+        from eagleconv.checkpoint.hub import download_config
+
+        path = download_config(hub_id.repo, hub_id.revision)
+    config = _load_config(path, text)
+    facts = target_of(config, text)
+    weights: Checkpoint | None = None
+    why = "the target is a config.json without weights"
+    if directory or not os.path.exists(text):
+        try:
+            weights = open_source(text, weights=False)
+        except MissingExtraError as error:
+            why = f"the target's weights cannot be read: {error.message}"
+        except EagleconvError as error:
+            why = f"the target's weights cannot be read: {error.message}"
+    return Target(facts, config, weights, directory, "" if weights else why)
+
+
+def _load_config(path: str, text: str) -> dict[str, object]:
+    from eagleconv.errors import SourceError
+
+    try:
+        with open(path, "rb") as file:
+            return load_object(file.read(), f"target {text}")
+    except OSError as error:
+        raise SourceError(
+            f"target {text} cannot be read: {(error.strerror or str(error)).lower()}",
+            "give a directory, a config.json, org/name or hf://org/name@revision",
+        ) from None
+
+
+__all__ = ["BY_CODE", "open_target", "validate"]

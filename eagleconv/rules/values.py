@@ -1,0 +1,150 @@
+"""What the bytes of a tensor say: finite, zero, constant, freshly initialised. numpy, in pieces.
+
+Every value is looked at for NaN, infinity, zero and constancy, on its bits, which keeps pace with a
+hash; the moments come from a sample spread over the tensor.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from eagleconv.checkpoint.checkpoint import Checkpoint, TensorInfo
+from eagleconv.checkpoint.values import as_numbers
+
+_PIECE = 1 << 20
+#: Values from which mean, deviation and kurtosis are estimated.
+_SAMPLE = 1 << 18
+#: dtype -> (unsigned integer of its size, bits of the absolute value, bits of infinity).
+_BITS = {
+    "BF16": ("<u2", 0x7FFF, 0x7F80),
+    "F16": ("<u2", 0x7FFF, 0x7C00),
+    "F32": ("<u4", 0x7FFF_FFFF, 0x7F80_0000),
+    "F64": ("<u8", 0x7FFF_FFFF_FFFF_FFFF, 0x7FF0_0000_0000_0000),
+    "F8_E5M2": ("u1", 0x7F, 0x7C),
+    "F8_E4M3": ("u1", 0x7F, 0x7F),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A tensor's values in a few numbers.
+
+    Attributes:
+        shape: Its sizes.
+        count: Number of values.
+        not_finite: How many are NaN or infinite.
+        largest: Largest absolute value; infinite or NaN values left out.
+        constant: The value all have, or None.
+        sampled: Number of values the moments come from.
+        mean, deviation, kurtosis: Of the sample; kurtosis is 3 for a normal distribution, 1.8 for
+            a uniform one.
+    """
+
+    shape: tuple[int, ...]
+    count: int
+    not_finite: int
+    largest: float
+    constant: float | None
+    sampled: int
+    mean: float
+    deviation: float
+    kurtosis: float
+
+    @property
+    def matrix(self) -> bool:
+        """Whether it has two sizes above 1."""
+        return len(self.shape) == 2 and min(self.shape) > 1
+
+
+def summarise(checkpoint: Checkpoint, tensor: TensorInfo) -> Summary | None:
+    """Read one tensor and summarise it; None where its dtype is no floating one.
+
+    Args:
+        checkpoint: Gives the bytes.
+        tensor: Any size; it is read in pieces of 1 MiB.
+    """
+    import numpy as np
+
+    if tensor.dtype not in _BITS or tensor.nbytes == 0:
+        return None
+    kind, absolute, infinite = _BITS[tensor.dtype]
+    size = np.dtype(kind).itemsize
+    pieces = -(-tensor.nbytes // _PIECE)
+    wanted = -(-_SAMPLE // pieces)
+    not_finite, largest, low, high = 0, 0, None, None
+    sample: list[Any] = []
+    for piece in checkpoint.reader.chunks(tensor, _PIECE):
+        bits = np.frombuffer(piece, kind)
+        top = int((bits & absolute).max())
+        if top >= infinite:
+            plain = bits & absolute
+            not_finite += int((plain >= infinite).sum())
+            top = int(plain[plain < infinite].max(initial=0))
+        largest = max(largest, top)
+        smallest, biggest = int(bits.min()), int(bits.max())
+        low = smallest if low is None else min(low, smallest)
+        high = biggest if high is None else max(high, biggest)
+        step = max(1, len(bits) // wanted)
+        sample.append(bits[::step][:wanted].copy())
+    values = _floats(np.concatenate(sample), tensor.dtype)
+    values = values[np.isfinite(values)]
+    mean = float(values.mean()) if len(values) else math.nan
+    centred = values - mean
+    variance = float((centred**2).mean()) if len(values) else math.nan
+    fourth = float((centred**4).mean()) if len(values) else math.nan
+    # A zero of either sign is a zero.
+    constant = 0.0 if largest == 0 and not not_finite else None
+    if low == high and constant is None:
+        constant = float(_floats(np.array([low], kind), tensor.dtype)[0])
+    return Summary(
+        tensor.shape,
+        tensor.nbytes // size,
+        not_finite,
+        float(_floats(np.array([largest], kind), tensor.dtype)[0]),
+        constant,
+        len(values),
+        mean,
+        math.sqrt(variance) if variance > 0 else 0.0,
+        fourth / variance**2 if variance > 0 else math.nan,
+    )
+
+
+def _floats(bits: Any, dtype: str) -> Any:
+    """Return bit patterns as float64."""
+    import numpy as np
+
+    if dtype == "F8_E5M2":
+        # The upper half of a float16.
+        return (bits.astype("<u2") << 8).view("<f2").astype(np.float64)
+    if dtype == "F8_E4M3":
+        sign = np.where(bits & 0x80, -1.0, 1.0)
+        exponent, mantissa = (bits >> 3) & 0xF, bits & 0x7
+        normal = (1 + mantissa / 8) * np.exp2(exponent.astype(np.float64) - 7)
+        values = sign * np.where(exponent == 0, mantissa / 8 * 2.0**-6, normal)
+        return np.where((bits & 0x7F) == 0x7F, np.nan, values)
+    return as_numbers(bits.tobytes(), dtype)
+
+
+#: Deviations of initialisers that do not depend on the shape: transformers' initializer_range and
+#: torch.nn.Embedding.
+_NORMAL_DEVIATIONS = (0.02, 1.0)
+
+
+def looks_fresh(x: Summary) -> bool:
+    """Say whether a matrix has the shape and width of a usual initialiser's distribution.
+
+    Normal with deviation 0.02 (transformers) or 1 (torch.nn.Embedding), or uniform within
+    1 / sqrt(columns) (torch.nn.Linear). Too few values to tell are not fresh.
+    """
+    if x.sampled < 4096 or x.deviation == 0 or x.not_finite:
+        return False
+    # Standard errors of a sample of n: mean s/sqrt(n), kurtosis sqrt(24/n) (normal).
+    n = x.sampled
+    if abs(x.mean) > 5 * x.deviation / math.sqrt(n):
+        return False
+    near_width = 0.01 + 3 / math.sqrt(2 * n)
+    if abs(x.kurtosis - 3) < 0.02 + 4 * math.sqrt(24 / n):
+        return any(abs(x.deviation / d - 1) < near_width for d in _NORMAL_DEVIATIONS)
+    if abs(x.kurtosis - 1.8) < 0.02 + 4 / math.sqrt(n):
+        return abs(x.deviation * math.sqrt(3 * x.shape[1]) - 1) < near_width
+    return False
