@@ -1,10 +1,10 @@
-"""Write the generated parts of README.md: the help text of every command.
+"""Write the generated documentation: help texts in README.md, and a page for every rule.
 
     python docs/build.py            # write them
     python docs/build.py --check    # say whether they are current; exit 1 where they are not
 
 A block stands between `<!-- help: NAME -->` and `<!-- /help -->`, and is what a terminal of 80 columns
-shows, whatever the terminal is.
+shows, whatever the terminal is. `docs/rules/` holds nothing else than the pages and their index.
 """
 
 import argparse
@@ -15,10 +15,14 @@ from pathlib import Path
 import click
 
 from eagleconv.cli.main import COMMANDS, cli
+from eagleconv.report.rule_page import index, page
+from eagleconv.rules import RULES
 
 #: click leaves the last two of 80 columns empty.
 WIDTH = 78
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+PAGES = ROOT / "docs" / "rules"
 BLOCK = re.compile(r"(<!-- help: (\w+) -->\n).*?(<!-- /help -->)", re.DOTALL)
 
 
@@ -48,19 +52,37 @@ def build(text: str) -> str:
     return BLOCK.sub(block, text)
 
 
+def rule_pages() -> dict[str, str]:
+    """Return the text of every file of docs/rules/, by name."""
+    return {"README.md": index(RULES), **{f"{rule.code}.md": page(rule) for rule in RULES}}
+
+
+def differences() -> dict[Path, str | None]:
+    """Return every file that is not current, with the text it should have; None for none."""
+    wanted: dict[Path, str | None] = {PAGES / name: text for name, text in rule_pages().items()}
+    wanted[README] = build(README.read_text(encoding="utf-8"))
+    # A page of a rule that is no more would say that it is still checked.
+    wanted |= {path: None for path in PAGES.glob("*") if path not in wanted}
+    found = {path: path.read_text(encoding="utf-8") for path in wanted if path.exists()}
+    return {path: text for path, text in wanted.items() if found.get(path) != text}
+
+
 def main() -> None:
-    """Write README.md, or compare."""
-    parser = argparse.ArgumentParser(description="Write the generated parts of README.md.")
+    """Write what is not current, or name it."""
+    parser = argparse.ArgumentParser(description="Write the generated documentation.")
     parser.add_argument("--check", action="store_true", help="compare, write nothing")
     check = parser.parse_args().check
-    before = README.read_text(encoding="utf-8")
-    after = build(before)
-    if after == before:
-        return
-    if check:
-        sys.exit("README.md is not current: run `python docs/build.py`")
-    README.write_text(after, encoding="utf-8")
-    print("README.md is written anew")
+    for path, text in differences().items():
+        name = path.relative_to(ROOT)
+        if check:
+            sys.exit(f"{name} is not current: run `python docs/build.py`")
+        if text is None:
+            path.unlink()
+            print(f"{name} is removed")
+            continue
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        print(f"{name} is written anew")
 
 
 if __name__ == "__main__":

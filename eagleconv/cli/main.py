@@ -16,6 +16,8 @@ from eagleconv.errors import ConversionError, EagleconvError, OpenQuestions
 COMMANDS = {
     "inspect": "What is this checkpoint, really?",
     "upgrade": "Write it in the EAGLE 3.1 layout, computing what it computed.",
+    "validate": "Will an engine run it as it was trained?",
+    "rules": "What does validate check, and why?",
     "diff": "What differs between two checkpoints, by meaning?",
     "verify": "Hold an output of eagleconv against its eagleconv.json.",
 }

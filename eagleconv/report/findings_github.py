@@ -2,7 +2,7 @@
 
 from eagleconv.report.place import place_of
 from eagleconv.report.validation import Validation
-from eagleconv.report.words import last_line, title, visible
+from eagleconv.report.words import last_line, skips, title, visible
 from eagleconv.rules.finding import SEVERITIES, Finding, Severity, Validated
 
 _COMMANDS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "notice"}
@@ -30,9 +30,7 @@ def render(run: Validation) -> str:
     lines += [_command(result, finding) for result, finding in found]
     # Plain lines of the log: an annotation for every skipped check would hide the findings.
     for c in run.checked:
-        for skipped in c.result.skipped:
-            reason = visible(skipped.reason)
-            lines.append(f"{title(c.result)}: skipped {skipped.code} {skipped.name}: {reason}")
+        lines += [f"{title(c.result)}: skipped {line}" for line in skips(c.result)]
     lines.append(last_line([c.result for c in run.checked]))
     return "\n".join(lines) + "\n"
 

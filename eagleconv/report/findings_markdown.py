@@ -4,7 +4,17 @@ import re
 
 from eagleconv.report.rule_page import page_url
 from eagleconv.report.validation import Validation
-from eagleconv.report.words import counted, engine_name, last_line, table, title, visible, where
+from eagleconv.report.words import (
+    count,
+    counted,
+    engine_name,
+    last_line,
+    skips,
+    table,
+    title,
+    visible,
+    where,
+)
 from eagleconv.rules.finding import Finding, Severity, Validated
 from eagleconv.rules.outcome import Checked
 
@@ -65,8 +75,9 @@ def _checkpoint(checked: Checked, run: Validation) -> list[str]:
         blocks.append("\n".join(lines))
     if result.skipped:
         # A blank line after the summary, or GitHub does not read the list as markdown.
-        skipped = [f"- {s.code} {s.name}: {escaped(s.reason)}" for s in result.skipped]
-        summary = f"<details><summary>{len(skipped)} checks skipped</summary>"
+        skipped = [f"- {escaped(line)}" for line in skips(result)]
+        number = count(len(result.skipped), "check")
+        summary = f"<details><summary>{number} skipped</summary>"
         blocks.append("\n".join((summary, "", *skipped, "", "</details>")))
     return blocks
 

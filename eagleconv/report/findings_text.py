@@ -3,7 +3,7 @@
 import click
 
 from eagleconv.report.validation import Validation
-from eagleconv.report.words import engine_name, last_line, table, title, visible, where
+from eagleconv.report.words import engine_name, last_line, skips, table, title, visible, where
 from eagleconv.rules.finding import Finding, Severity, Validated, Verdict
 from eagleconv.rules.outcome import Checked
 
@@ -49,8 +49,7 @@ def _checkpoint(checked: Checked, color: bool) -> list[str]:
     lines += _engines(result, color)
     for finding in result.findings:
         lines += _finding(result, finding, color)
-    for skipped in result.skipped:
-        lines.append(f"  skipped  {skipped.code} {skipped.name}: {visible(skipped.reason)}")
+    lines += [f"  skipped  {line}" for line in skips(result)]
     if checked.unchecked:
         said = _paint("error", color, fg="red")
         lines.append(f"  {said}    not checked: {visible(checked.unchecked)}")

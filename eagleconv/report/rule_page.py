@@ -1,5 +1,6 @@
 """The page of a rule, and the index of all: docs/rules/, `eagleconv rules`, and SARIF's help."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ _NEEDS = {
     "deep": "`--deep`",
     "context length": "`--context-length`",
 }
+
+_CALL = re.compile(r"(upgrade(?: --[a-z-]+)*)(.*)")
 
 
 def page_url(rule: Rule) -> str:
@@ -55,7 +58,7 @@ def page(rule: Rule) -> str:
     ):
         lines += ["", f"## {heading}", "", text]
     if rule.flag:
-        lines += ["", f"`eagleconv upgrade` does it: `{_command(rule.flag)}`."]
+        lines += ["", _upgrade(rule.flag)]
     lines += [
         "",
         "## How to accept it",
@@ -65,9 +68,12 @@ def page(rule: Rule) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _command(flag: str) -> str:
-    options = flag.removeprefix("upgrade").strip()
-    return f"eagleconv upgrade SOURCE {options}".strip()
+def _upgrade(flag: str) -> str:
+    """Say which call of `upgrade` fixes it."""
+    call = _CALL.match(flag)
+    if call is None:
+        return f"`eagleconv upgrade` takes {', '.join(f'`{part}`' for part in flag.split(', '))}."
+    return f"`eagleconv {call[1]}` does it{call[2]}."
 
 
 def index(rules: Sequence[Rule], folder: str = "") -> str:

@@ -46,6 +46,14 @@ def engine_name(verdict: EngineVerdict) -> str:
     return visible(" ".join(filter(None, (verdict.engine, verdict.version, verdict.runner))))
 
 
+def skips(result: Validated) -> list[str]:
+    """Return a line for each reason, with the codes of the rules that were skipped for it."""
+    codes: dict[str, list[str]] = {}
+    for skipped in result.skipped:
+        codes.setdefault(skipped.reason, []).append(skipped.code)
+    return [f"{', '.join(found)}: {visible(reason)}" for reason, found in codes.items()]
+
+
 def accepted(result: Validated) -> int:
     """Count the findings that a baseline accepts."""
     return sum(1 for finding in result.findings if finding.accepted)

@@ -67,7 +67,8 @@ def outcome(checked: Sequence[Checked]) -> Outcome:
         return Outcome(1 if failed else 0)
     said = []
     for c in unchecked:
-        said.append(f"error: {c.result.source}: {c.unchecked}")
+        named = c.unchecked.startswith(c.result.source)
+        said.append(f"error: {'' if named else f'{c.result.source}: '}{c.unchecked}")
         if c.result.hint:
             said.append(f"hint: {c.result.hint}")
     if failed:

@@ -50,7 +50,8 @@ def _begins(rule: Rule, code: str) -> bool:
 
 
 def _closest(selector: str, rules: Sequence[Rule]) -> str:
-    known = {**{r.code.lower(): r.code for r in rules}, **{r.name: r.name for r in rules}}
+    words = [word for r in rules for word in (r.code, r.name, r.code[:3])]
+    known = {word.lower(): word for word in words}
     near = get_close_matches(selector.lower(), known, n=1, cutoff=0.5)
     listed = "`eagleconv rules` lists them all"
     return f"did you mean {known[near[0]]}? {listed}" if near else listed
