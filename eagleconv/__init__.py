@@ -102,6 +102,7 @@ def validate(
     deep: bool = False,
     select: Sequence[str] = (),
     ignore: Sequence[str] = (),
+    declared: Declared | None = None,
 ) -> Validated:
     """Say whether engines will run a drafter as it was trained.
 
@@ -114,6 +115,7 @@ def validate(
         deep: Read every tensor, not only the small ones.
         select: Rules to run: codes, beginnings of codes, or names; all by default.
         ignore: Rules not to run.
+        declared: What the weights were trained with, where the files leave it open.
 
     Returns:
         Findings, rules that could not run, and one verdict for each engine and model runner. A
@@ -135,7 +137,7 @@ def validate(
     opened = open_target(target) if target else None
     try:
         codes = [code for code in chosen if code not in left_out]
-        return run(source, opened, asked, context_length, deep, codes)
+        return run(source, opened, asked, context_length, deep, codes, declared)
     finally:
         if opened is not None and opened.weights is not None:
             opened.weights.close()

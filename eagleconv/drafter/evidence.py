@@ -61,7 +61,7 @@ def fits(
             return None
         evidence.append(f"key {key}")
     if signature.any_keys:
-        found = next((key for key in signature.any_keys if present(config, key)), None)
+        found = next((k for k in signature.any_keys if lookup(config, k) is not None), None)
         if found is None:
             return None
         evidence.append(f"key {found}")

@@ -73,7 +73,9 @@ FAMILIES: tuple[Family, ...] = (
         "an EAGLE-3 drafter with a mixture-of-experts block",
         (
             Signature(tensors=("*hidden_norm*", "*.mlp.experts.*")),
-            Signature(tensors=("*hidden_norm*", "*.mlp.gate.weight")),
+            Signature(
+                tensors=("*hidden_norm*", "*.mlp.gate.weight"), no_tensors=("*.mlp.up_proj.*",)
+            ),
             Signature(values={"use_moe": (True,)}),
             Signature(architectures=("Glm4MoeForCausalLMEagle3",)),
         ),

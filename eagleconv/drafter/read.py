@@ -1,7 +1,7 @@
 """Read a checkpoint into the canonical drafter: facts with origins, tensors, open questions."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from eagleconv.checkpoint.checkpoint import Checkpoint
 from eagleconv.drafter.config_facts import decide
@@ -19,9 +19,25 @@ from eagleconv.drafter.facts import (
 )
 from eagleconv.drafter.families import recognise
 from eagleconv.drafter.layouts import CANONICAL, LAYOUTS
-from eagleconv.drafter.names import to_canonical
+from eagleconv.drafter.names import Rename, to_canonical
 from eagleconv.drafter.reading import Evidence
 from eagleconv.errors import OpenQuestions, SourceError
+
+#: Evidence of a candidate that was taken because nothing fits.
+NO_LAYOUT = "its tensors; no known layout fits"
+#: What a drafter of no known layout is read as: the engines' flat layout, wrapped or not.
+FALLBACK = replace(
+    CANONICAL,
+    names=(
+        *CANONICAL.names,
+        Rename("model.{t}", "{t}"),
+        Rename("model.fc_norm.{i}", "fc_norm.{i}"),
+        Rename("model.midlayer.{m}", "layers.0.{m}"),
+        Rename("model.layers.{i}.{m}", "layers.{i}.{m}"),
+    ),
+)
+#: The same for a config with a layer's config inside.
+NESTED_FALLBACK = next(layout for layout in LAYOUTS if layout.name == "speculators-eagle3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +127,8 @@ def read_drafter(
         raise SourceError(f"{checkpoint.source} is {family.name}", family.reason)
     found = candidates(config, names, LAYOUTS)
     if not found and collect and looks_like_a_drafter(names):
-        found = (Candidate(CANONICAL, ("its tensors; no known layout fits",)),)
+        nested = "transformer_layer_config" in config
+        found = (Candidate(NESTED_FALLBACK if nested else FALLBACK, (NO_LAYOUT,)),)
     if not found:
         raise SourceError(
             f"{checkpoint.source} fits no known layout of EAGLE-3 drafters "

@@ -89,18 +89,43 @@ def compare(loading: Loading, files: Files, reading: Reading, runner: str) -> No
                 key="logit_scale",
             )
         )
-    if files.map_values_wrong and facts["draft_vocab_size"] != trained.get("vocab_size"):
+    outside = [i for i in files.map_ids if not -facts["vocab_size"] <= i < facts["vocab_size"]]
+    if outside and facts["draft_vocab_size"] != trained.get("vocab_size"):
+        message = (
+            f"d2t, read as offsets, maps to {outside[0]} of {facts['vocab_size']} ids: an index "
+            "error at the first draft"
+        )
+        reading.deviations.append(
+            Deviation("tensor refused", "refused", message, loading.map_source, tensor="d2t")
+        )
+    elif files.map_values_wrong and facts["draft_vocab_size"] != trained.get("vocab_size"):
         reading.deviations.append(
             Deviation(
-                "tensor dropped", "wrong", files.map_values_wrong, loading.ids_source, tensor="d2t"
+                "not loaded", "wrong", files.map_values_wrong, loading.map_source, tensor="d2t"
             )
         )
-    if "use_aux" in facts and "aux" in trained:
-        one_state = trained["aux"].rule == "last"
-        if one_state == bool(facts["use_aux"]):
-            differs("aux", one_state, not facts["use_aux"], "eagle_config.use_aux_hidden_state")
-        elif not one_state:
-            _compare_taps(loading, files, reading, runner)
+    if not _target_fits(loading, files, reading):
+        return
+    one_state = "aux" in trained and trained["aux"].rule == "last"
+    if "aux" in trained and one_state == bool(facts["use_aux"]):
+        differs("aux", one_state, not facts["use_aux"], "eagle_config.use_aux_hidden_state")
+    elif facts["use_aux"]:
+        _compare_taps(loading, files, reading, runner)
+
+
+def _target_fits(loading: Loading, files: Files, reading: Reading) -> bool:
+    """Hold the width fc takes against the target's."""
+    wide = reading.facts["target_hidden_size"]
+    if not reading.facts["use_aux"]:
+        wide = reading.facts["hidden_size"]
+    if files.target is None or files.target.hidden_size == wide:
+        return True
+    message = f"fc takes states of {wide} values, the target's have {files.target.hidden_size}"
+    source = _source(loading, "target_hidden_size", reading.facts["block"])
+    reading.deviations.append(
+        Deviation("key", "refused", message, source, key="target_hidden_size")
+    )
+    return False
 
 
 def _source(loading: Loading, key: str, block: str) -> str:
@@ -115,11 +140,14 @@ def _shown(value: Any) -> str:
 
 
 def _compare_taps(loading: Loading, files: Files, reading: Reading, runner: str) -> None:
-    aux: AuxLayers = files.trained["aux"]
+    aux: AuxLayers | None = files.trained.get("aux")
     ids = reading.facts.get("ids")
     read = next(r for r in reversed(loading.reads) if r.fact == "ids" and r.runner in ("", runner))
     key = read.homes[0]
-    if "aux" in files.open_facts:
+    layers = files.target.num_layers if files.target else None
+    if ids and not _taps_fit(loading, reading, ids, layers, key, read.source):
+        return
+    if aux is None or "aux" in files.open_facts:
         taken = "its default" if not ids else f"ids {ids}"
         reading.deviations.append(
             Deviation(
@@ -131,7 +159,6 @@ def _compare_taps(loading: Loading, files: Files, reading: Reading, runner: str)
             )
         )
         return
-    layers = files.target.num_layers if files.target else None
     if not ids:
         if aux.rule == "default":
             return
@@ -149,25 +176,8 @@ def _compare_taps(loading: Loading, files: Files, reading: Reading, runner: str)
                 )
             )
         return
-    if not isinstance(ids, list) or any(type(i) is not int for i in ids):
-        reading.deviations.append(
-            Deviation("key", "refused", f"layer ids are {ids!r}", read.source, key=key)
-        )
-        return
     shift = 1 if loading.ids_are == "output" else 0
     taps = tuple(sorted({i + shift for i in ids}))
-    if len(taps) != reading.facts["count"] or (layers is not None and taps[-1] > layers):
-        reading.deviations.append(
-            Deviation(
-                "key",
-                "refused",
-                f"it taps boundaries {', '.join(map(str, taps))}, which are not "
-                f"{reading.facts['count']} of the target's: fc does not fit",
-                loading.ids_source,
-                key=key,
-            )
-        )
-        return
     expected = aux.boundaries
     if expected is None and layers is not None and aux.rule == "default":
         expected = default_boundaries(layers)
@@ -182,3 +192,29 @@ def _compare_taps(loading: Loading, files: Files, reading: Reading, runner: str)
                 key=key,
             )
         )
+
+
+def _taps_fit(
+    loading: Loading, reading: Reading, ids: Any, layers: int | None, key: str, source: str
+) -> bool:
+    """Say whether ids give as many states of the target as fc takes; refuse them otherwise."""
+    if not isinstance(ids, list) or any(type(i) is not int for i in ids):
+        reading.deviations.append(
+            Deviation("key", "refused", f"layer ids are {ids!r}", source, key=key)
+        )
+        return False
+    shift = 1 if loading.ids_are == "output" else 0
+    taps = tuple(sorted({i + shift for i in ids}))
+    if len(taps) != reading.facts["count"] or (layers is not None and taps[-1] > layers):
+        reading.deviations.append(
+            Deviation(
+                "key",
+                "refused",
+                f"it taps boundaries {', '.join(map(str, taps))}, which are not "
+                f"{reading.facts['count']} of the target's: fc does not fit",
+                loading.ids_source,
+                key=key,
+            )
+        )
+        return False
+    return True

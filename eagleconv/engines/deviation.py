@@ -16,7 +16,8 @@ class Deviation:
     Attributes:
         kind: `architecture`, `config`, `key`, `tensor refused`, `tensor dropped`, `not loaded`.
         effect: `refused`, `wrong`, or `open` where it depends on what the files leave open.
-        message: One sentence.
+        message: One sentence; `{tensor}` in it stands for the tensor's name, so that deviations
+            that differ by nothing else can be told in one sentence.
         source: Where it was read.
         tensor, key: What it is about, or empty.
     """
@@ -27,6 +28,12 @@ class Deviation:
     source: str
     tensor: str = ""
     key: str = ""
+
+    def sentence(self, tensors: tuple[str, ...] = ()) -> str:
+        """Return the message for this tensor, or for several that differ by nothing else."""
+        names = tensors or (self.tensor,)
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        return self.message.replace("{tensor}", shown)
 
 
 @dataclass(slots=True)
@@ -61,6 +68,7 @@ class Files:
         target: The target, or None: it is then assumed to fit.
         quantized: Whether a quantiser wrote the file.
         head_is_embedding: Whether the head is the drafter's own embedding, and not stored.
+        map_ids: i + d2t[i] of the stored d2t; empty where there is none.
         why_not_loadable: Why no engine loads these files; empty where they do.
     """
 
@@ -74,6 +82,7 @@ class Files:
     quantized: bool
     head_is_embedding: bool = False
     why_not_loadable: str = ""
+    map_ids: tuple[int, ...] = ()
 
     @property
     def loadable(self) -> bool:

@@ -31,7 +31,11 @@ def load_tensors(loading: Loading, files: Files, reading: Reading) -> None:
             if not ignored.harmless:
                 reading.deviations.append(
                     Deviation(
-                        "tensor dropped", "wrong", ignored.reason, ignored.source, tensor=stored
+                        "tensor dropped",
+                        "wrong",
+                        f"{{tensor}}: {ignored.reason}",
+                        ignored.source,
+                        tensor=stored,
                     )
                 )
             continue
@@ -62,7 +66,7 @@ def load_tensors(loading: Loading, files: Files, reading: Reading) -> None:
                 Deviation(
                     "tensor refused",
                     "refused",
-                    f"it has no parameter for {stored}",
+                    "it has no parameter for {tensor}",
                     loading.unknown_source,
                     tensor=stored,
                 )
@@ -72,7 +76,7 @@ def load_tensors(loading: Loading, files: Files, reading: Reading) -> None:
                 Deviation(
                     "tensor dropped",
                     "wrong",
-                    f"it has no parameter for {stored} and drops it",
+                    "it has no parameter for {tensor} and drops it",
                     loading.unknown_source,
                     tensor=stored,
                 )
@@ -175,6 +179,6 @@ def _not_loaded(loading: Loading, files: Files, reading: Reading, name: str) -> 
     elif name == "d2t" and files.map_is_identity:
         return
     else:
-        what = f"there is no {name}: {rule.reason}"
+        what = f"there is no {{tensor}}: {rule.reason}"
     effect: Literal["refused", "wrong"] = "refused" if rule.effect == "refused" else "wrong"
     reading.deviations.append(Deviation("not loaded", effect, what, rule.source, tensor=name))

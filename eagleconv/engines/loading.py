@@ -135,6 +135,7 @@ class Loading:
         window_needs_flag: Blocks whose window needs use_sliding_window: true.
         reads_window: Whether it honours layer_types and sliding_window.
         rope: Which rope spelling wins: `scaling` (transformers 5) or `parameters`.
+        map_source: Where d2t is read.
         runners: Model runners that differ in what they read.
         tied_source: Where tie_word_embeddings makes the embedding the head; empty: it does not.
     """
@@ -161,3 +162,4 @@ class Loading:
     rope: Literal["scaling", "parameters"] = "scaling"
     runners: tuple[str, ...] = ("",)
     tied_source: str = ""
+    map_source: str = ""

@@ -200,7 +200,9 @@ def _read_keys(
         facts[fact] = bool(facts.get(fact, False))
     facts.setdefault("attention_bias", False)
     facts.setdefault("mlp_bias", False)
-    parallel = "mask_hidden" in files.shapes or files.trained.get("drafting") == "parallel"
+    parallel = "mask_hidden" in files.shapes or (
+        files.config.get("speculators_model_type") == "peagle"
+    )
     facts["parallel"] = parallel
     if parallel and "mask_token_id" in reads and facts["mask_token_id"] is None:
         message = "parallel drafting without a mask token id"

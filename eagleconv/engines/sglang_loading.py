@@ -92,5 +92,6 @@ SGLANG_LOADING = Loading(
     ids_source="models/llama.py:929-941",
     reads_window=False,
     rope="parameters",
+    map_source=f"{_LLAMA} load_weights",
     tied_source=f"{_LLAMA} (tie_word_embeddings)",
 )

@@ -198,4 +198,5 @@ VLLM_LOADING = Loading(
     ids_source="model_executor/models/interfaces.py:1577-1610",
     window_needs_flag=("qwen3",),
     runners=("V1", "V2"),
+    map_source=f"{_LLAMA} compute_logits",
 )

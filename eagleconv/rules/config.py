@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from eagleconv.drafter.evidence import architecture, present
+from eagleconv.drafter.layouts import LAYOUTS
 from eagleconv.rules.rule import Hit, Rule
 from eagleconv.rules.subject import Subject
 
@@ -11,8 +12,21 @@ _TOP_FLAGS = ("fc_norm", "norm_output", "norm_before_residual")
 _WRONG_HOMES = ("eagle_config", "transformer_layer_config")
 
 
+#: Class names that trainers write.
+_CLASSES = {
+    name
+    for layout in LAYOUTS
+    for name in (*layout.architectures.values(), *layout.signature.architectures)
+}
+
+
 def _not_a_drafter(s: Subject) -> Iterator[Hit]:
-    if s.fallback:
+    name = architecture(s.checkpoint.config)
+    if (
+        s.fallback
+        and name not in _CLASSES
+        and "transformer_layer_config" not in s.checkpoint.config
+    ):
         yield Hit(
             f"architectures is {s.checkpoint.config.get('architectures')}, which no trainer of "
             "EAGLE-3 drafters writes, but the tensors are a drafter's; read as the flat layout",
@@ -31,7 +45,8 @@ def _both_norms(s: Subject) -> Iterator[Hit]:
         )
 
 
-def _misplaced(s: Subject) -> Iterator[Hit]:
+def misplaced(s: Subject) -> Iterator[Hit]:
+    """Yield flags of the norms in homes that no engine reads."""
     config = s.checkpoint.config
     for home in _WRONG_HOMES:
         for flag in _TOP_FLAGS:
@@ -90,6 +105,8 @@ RULES: tuple[Rule, ...] = (
         "[AngelSlim#39](https://github.com/Tencent/AngelSlim/issues/39)).",
         '`"architectures": ["Qwen3ForCausalLM"]` beside tensors `midlayer.*`',
         'Write `["LlamaForCausalLMEagle3"]`, or the class of the block.',
+        # An engine that was asked for says itself what it makes of the name (ECE001).
+        engine_severity={"vllm": "warning", "sglang": "warning"},
         check=_not_a_drafter,
     ),
     Rule(
@@ -171,7 +188,7 @@ RULES: tuple[Rule, ...] = (
         "([vllm#46488](https://github.com/vllm-project/vllm/pull/46488)).",
         '`"eagle_config": {"norm_output": true}`',
         "Move the key to the top level.",
-        check=_misplaced,
+        check=misplaced,
     ),
     Rule(
         "ECC010",

@@ -8,6 +8,7 @@ from eagleconv.checkpoint.checkpoint import Checkpoint, TensorInfo
 from eagleconv.checkpoint.values import as_numbers
 from eagleconv.drafter import vocabulary
 from eagleconv.rules.subject import Subject
+from eagleconv.rules.values import looks_fresh, moments
 
 #: Ends of the names of a target's embedding and head, over the families that have drafters.
 _EMBEDDINGS = (
@@ -32,6 +33,7 @@ class Compared:
         examples: The first differing rows.
         largest: Largest |difference|.
         cosine: Cosine of all compared values.
+        fresh: Whether the drafter's rows look freshly initialised.
     """
 
     tensor: str
@@ -40,6 +42,7 @@ class Compared:
     examples: tuple[int, ...]
     largest: float
     cosine: float
+    fresh: bool
 
     @property
     def equal(self) -> bool:
@@ -102,12 +105,15 @@ def compare_embedding(s: Subject) -> Compared | None:
     if len(ours.shape) != 2 or ours.shape[1:] != theirs.shape[1:]:
         return None
     differing, largest, dot, ours_2, theirs_2 = [], 0.0, 0.0, 0.0, 0.0
+    sample: list[Any] = []
     rows = _chosen(min(ours.shape[0], theirs.shape[0]), s.deep)
     rounding = {"BF16": 2.0**-8, "F16": 2.0**-11}.get(ours.dtype, 0.0)
     for index in rows:
         a, b = row(s.checkpoint, ours, index), row(weights, theirs, index)
         if a is None or b is None:
             return None
+        if len(sample) < _ROWS:
+            sample.append(a)
         delta = np.abs(a - b)
         if ours.dtype == theirs.dtype:
             same = not delta.any()
@@ -118,7 +124,8 @@ def compare_embedding(s: Subject) -> Compared | None:
         largest = max(largest, float(delta.max()))
         dot, ours_2, theirs_2 = dot + a @ b, ours_2 + a @ a, theirs_2 + b @ b
     cosine = float(dot / np.sqrt(ours_2 * theirs_2)) if ours_2 and theirs_2 else 0.0
-    return Compared(stored, len(rows), len(differing), tuple(differing[:3]), largest, cosine)
+    fresh = looks_fresh(moments(np.concatenate(sample), ours.shape))
+    return Compared(stored, len(rows), len(differing), tuple(differing[:3]), largest, cosine, fresh)
 
 
 def compare_head(s: Subject) -> Head | None:

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 from eagleconv.checkpoint.checkpoint import Checkpoint
+from eagleconv.drafter import vocabulary
 from eagleconv.drafter.facts import FACT_NAMES
 from eagleconv.engines.engine import Engine, traits
 from eagleconv.engines.loadings import LOADINGS
 from eagleconv.engines.simulate import Deviation, Files, holds, simulate
+from eagleconv.rules.config import misplaced
 from eagleconv.rules.finding import EngineVerdict, Severity, Verdict
 from eagleconv.rules.rule import Hit, Rule
 from eagleconv.rules.subject import Subject
@@ -49,6 +51,8 @@ def judge(s: Subject) -> tuple[Judgement, ...]:
             if loading is not None:
                 reading = simulate(loading, files_of(s), version, runner)
                 found += [(_CODE_OF[d.kind], d) for d in reading.deviations]
+                if not reading.refused:
+                    found += _misplaced_flags(s)
             found += _facts_against(s, engine, version, runner)
             out.append(Judgement(engine, version, runner, tuple(found)))
     return tuple(out)
@@ -73,6 +77,17 @@ def files_of(s: Subject) -> Files:
         bool(s.checkpoint.config.get("quantization_config")),
         any(t.code == "ECC016" for t in drafter.traps),
         _not_loadable(s.checkpoint),
+        _map_ids(s),
+    )
+
+
+def _map_ids(s: Subject) -> tuple[int, ...]:
+    stored = s.drafter.tensors.get("d2t")
+    info = s.checkpoint.tensors[stored] if stored else None
+    if info is None or info.dtype not in vocabulary.INTEGERS:
+        return ()
+    return tuple(
+        vocabulary.target_ids(vocabulary.integers(s.checkpoint.read(info.name), info.dtype, "d2t"))
     )
 
 
@@ -82,6 +97,12 @@ def _not_loadable(checkpoint: Checkpoint) -> str:
     if checkpoint.root and not os.path.exists(os.path.join(checkpoint.source, "config.json")):
         return "config.json and weights are in a directory inside this one"
     return ""
+
+
+def _misplaced_flags(s: Subject) -> Iterator[tuple[str, Deviation]]:
+    """Yield flags that say something where no engine looks."""
+    for hit in misplaced(s):
+        yield "ECE006", Deviation("key", "wrong", hit.message, "rule ECC009", key=hit.key)
 
 
 #: Names of questions that are not names of facts.
@@ -120,10 +141,13 @@ def _facts_against(
 def verdict_of(judgement: Judgement, s: Subject) -> EngineVerdict:
     """Return the verdict: the worst of what was found, or `open` where too little could be read."""
     effects = {d.effect for _, d in judgement.found}
+    tensors: dict[tuple[str, str], tuple[str, ...]] = {}
+    for _, d in judgement.found:
+        tensors[d.message, d.source] = (*tensors.get((d.message, d.source), ()), d.tensor)
     reasons = tuple(
-        dict.fromkeys(
-            f"{d.message} ({d.source})" if d.source else d.message for _, d in judgement.found
-        )
+        Deviation("key", "open", message, source).sentence(names)
+        + (f" ({source})" if source else "")
+        for (message, source), names in tensors.items()
     )
     verdict: Verdict
     if not judgement.engine.verified:
@@ -148,25 +172,44 @@ def verdict_of(judgement: Judgement, s: Subject) -> EngineVerdict:
 
 def _check(code: str) -> Callable[[Subject], Iterator[Hit]]:
     def check(s: Subject) -> Iterator[Hit]:
-        for judgement in judgements(s):
-            verified = judgement.engine.verified
-            for found, d in judgement.found:
-                if found != code:
-                    continue
+        for engine, version in s.engines:
+            runners, groups = _grouped(code, s, engine, version)
+            for (message, source, effect, key), found in groups.items():
+                seen = {runner for runner, _ in found}
+                where = "" if seen == runners else f" ({', '.join(sorted(seen))} runner)"
+                tensors = tuple(dict.fromkeys(d.tensor for _, d in found if d.tensor))
+                stored = [t for t in tensors if t in s.checkpoint.tensors]
+                sentence = Deviation("key", "open", message, source).sentence(tensors)
                 severity: Severity | None = None
-                if not verified or d.effect == "open":
+                if not engine.verified or effect == "open":
                     severity = "warning"
-                runner = f" ({judgement.runner} runner)" if judgement.runner else ""
                 yield Hit(
-                    f"{judgement.engine.name} {judgement.version}{runner}: {d.message}"
-                    + (f" ({d.source})" if d.source else ""),
-                    tensor=d.tensor if d.tensor in s.checkpoint.tensors else "",
-                    key=d.key,
-                    engine=judgement.engine.name,
+                    f"{engine.name} {version}{where}: {sentence}"
+                    + (f" ({source})" if source else ""),
+                    tensor=stored[0] if stored else "",
+                    key=key,
+                    engine=engine.name,
                     severity=severity,
                 )
 
     return check
+
+
+_Group = dict[tuple[str, str, str, str], list[tuple[str, Deviation]]]
+
+
+def _grouped(code: str, s: Subject, engine: Engine, version: str) -> tuple[set[str], _Group]:
+    """Return the engine's runners, and its deviations by all but tensor and runner."""
+    runners: set[str] = set()
+    groups: _Group = {}
+    for judgement in judgements(s):
+        if (judgement.engine, judgement.version) == (engine, version):
+            runners.add(judgement.runner)
+            for found, d in judgement.found:
+                if found == code:
+                    group = groups.setdefault((d.message, d.source, d.effect, d.key), [])
+                    group.append((judgement.runner, d))
+    return runners, groups
 
 
 _CODE_OF = {

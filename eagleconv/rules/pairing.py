@@ -17,10 +17,11 @@ def _embedding(s: Subject) -> Iterator[Hit]:
     if found.unrelated:
         yield Hit(
             f"the drafter's embedding has nothing to do with the target's (cosine "
-            f"{found.cosine:.3f}, {rows}): a random one was exported perhaps",
+            f"{found.cosine:.3f}, {rows})"
+            + (": it looks freshly initialised, exported by mistake" if found.fresh else ""),
             "leave it out, so that engines share the target's, if it was trained with the target's",
             tensor=found.tensor,
-            severity="error",
+            severity="error" if found.fresh else None,
         )
     else:
         yield Hit(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from eagleconv.checkpoint.checkpoint import Checkpoint
 from eagleconv.drafter.evidence import lookup
 from eagleconv.drafter.facts import Fact, TargetConfig
-from eagleconv.drafter.read import Drafter
+from eagleconv.drafter.read import NO_LAYOUT, Drafter
 from eagleconv.engines.engine import Engine
 from eagleconv.rules.known_keys import unknown_keys
 from eagleconv.rules.values import Summary, summarise
@@ -83,7 +83,7 @@ class Subject:
     @property
     def fallback(self) -> bool:
         """Whether no known layout fits and the flat one was assumed."""
-        return self.drafter.candidates[0].evidence == ("its tensors; no known layout fits",)
+        return self.drafter.candidates[0].evidence == (NO_LAYOUT,)
 
     def fact(self, name: str) -> Fact:
         """Return a fact that could be read."""

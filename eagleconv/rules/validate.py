@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from eagleconv.checkpoint.checkpoint import Checkpoint
 from eagleconv.checkpoint.json_file import load_object
 from eagleconv.checkpoint.source import open_source, parse_hub_id
+from eagleconv.drafter.declared import Declared
 from eagleconv.drafter.facts import Question, Trap, variant_words
 from eagleconv.drafter.read import Drafter, read_drafter
 from eagleconv.engines.engine import Engine
@@ -45,6 +46,7 @@ def validate(
     context_length: int | None,
     deep: bool,
     codes: Sequence[str] | None = None,
+    declared: Declared | None = None,
 ) -> Validated:
     """Run rules over a checkpoint.
 
@@ -55,6 +57,7 @@ def validate(
         context_length: The context that is planned, or None.
         deep: Read every tensor.
         codes: Rules to run; None for all.
+        declared: What the weights were trained with, where the files leave it open.
 
     Returns:
         The result; where the source cannot be read or is no drafter, `unreadable` says why.
@@ -66,7 +69,8 @@ def validate(
     except EagleconvError as error:
         return Validated(source, unreadable=error.message, hint=error.hint)
     try:
-        drafter = read_drafter(checkpoint, target=target.facts if target else None, collect=True)
+        facts = target.facts if target else None
+        drafter = read_drafter(checkpoint, declared, facts, collect=True)
         subject = Subject(drafter, tuple(engines), target, context_length, deep)
         return _result(subject, [r for r in RULES if codes is None or r.code in codes])
     except UsageError:

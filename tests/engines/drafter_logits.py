@@ -42,6 +42,7 @@ class Job:
     depth: int = 3
     parallel: bool = False
     plain_attention: bool = False  # in every layer, not only where vLLM has no kernel
+    prompt_ids: int = 0  # prompts use ids below it; 0: all of the target's
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +151,9 @@ def record(job: Job) -> Recording:
     # Makes fresh memory NaN: a parameter that no tensor was loaded into cannot pass unnoticed.
     torch.use_deterministic_algorithms(True, warn_only=True)
     begun = time.monotonic()
-    vocab_size = json.loads(Path(job.target, "config.json").read_text())["vocab_size"]
+    vocab_size = job.prompt_ids
+    if not vocab_size:
+        vocab_size = json.loads(Path(job.target, "config.json").read_text())["vocab_size"]
     engine = None
     try:
         engine = acceptance.start_engine(
