@@ -65,12 +65,16 @@ class Nested:
         lifts: Keys written over it.
         architectures: model_type of the base (absent: `llama`) -> class; others are refused.
         source: File and lines.
+        versions: PEP 440 specifier of the versions that know it; empty for all.
+        architecture_versions: Class -> specifier of the versions that have it.
     """
 
     base: str
     lifts: tuple[Lift, ...]
     architectures: Mapping[str, str]
     source: str
+    versions: str = ""
+    architecture_versions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,9 @@ class Loading:
         engine: Name of the engine.
         architectures: Accepted class name -> block.
         architecture_source: Where the list was read.
+        architecture_versions: Class name -> specifier of the versions that have it; others: all.
+        positions_raised: Specifier of the versions that raise a drafter's positions to the
+            target's; empty for none.
         prefix: Put before a class name that has it neither in front nor at the end.
         no_model_type: What a config without model_type does.
         refused_model_types: model_type -> why it is refused.
@@ -163,3 +170,5 @@ class Loading:
     runners: tuple[str, ...] = ("",)
     tied_source: str = ""
     map_source: str = ""
+    architecture_versions: Mapping[str, str] = field(default_factory=dict)
+    positions_raised: str = ""

@@ -38,7 +38,7 @@ def read_config(
     flat = _flatten(loading, files, reading, version)
     if flat is None:
         return
-    block = _block(loading, flat, reading)
+    block = _block(loading, flat, reading, version)
     if block is None:
         return
     reading.facts["block"] = block
@@ -67,12 +67,13 @@ def _flatten(
             )
         )
         return None
-    elif kind not in loading.nested:
+    elif kind not in loading.nested or not holds(loading.nested[kind].versions, version):
         reading.deviations.append(
             Deviation(
                 "config",
                 "refused",
-                f"speculators_model_type {kind!r} is none of {', '.join(loading.nested)}",
+                f"speculators_model_type {kind!r} is none of "
+                f"{', '.join(k for k, n in loading.nested.items() if holds(n.versions, version))}",
                 next(iter(loading.nested.values())).source,
                 key="speculators_model_type",
             )
@@ -90,19 +91,24 @@ def _flatten(
             elif lift.absent == "default":
                 flat[lift.to] = lift.default
         model_type = flat.get("model_type", "llama")
-        if model_type not in nested.architectures:
+        classes = {
+            known: name
+            for known, name in nested.architectures.items()
+            if holds(nested.architecture_versions.get(name, ""), version)
+        }
+        if model_type not in classes:
             reading.deviations.append(
                 Deviation(
                     "config",
                     "refused",
                     f"transformer_layer_config.model_type {model_type!r} is none of "
-                    f"{', '.join(nested.architectures)}",
+                    f"{', '.join(classes)}",
                     nested.source,
                     key="transformer_layer_config.model_type",
                 )
             )
             return None
-        flat["architectures"] = [nested.architectures[model_type]]
+        flat["architectures"] = [classes[model_type]]
         flat["model_type"] = model_type
         return flat
     if flat.get("model_type") is None and loading.no_model_type == "refused":
@@ -130,7 +136,7 @@ def _refuse_config(reading: Reading, message: str, source: str, key: str) -> Non
     reading.deviations.append(Deviation("config", "refused", message, source, key=key))
 
 
-def _block(loading: Loading, flat: Mapping[str, Any], reading: Reading) -> str | None:
+def _block(loading: Loading, flat: Mapping[str, Any], reading: Reading, version: str) -> str | None:
     name = architecture(flat)
     prefix = loading.prefix
     if prefix and name and not (name.startswith(prefix) or name.endswith(prefix)):
@@ -138,7 +144,9 @@ def _block(loading: Loading, flat: Mapping[str, Any], reading: Reading) -> str |
         name = (
             name if name in loading.architectures and name.startswith("Peagle") else prefix + name
         )
-    if name not in loading.architectures:
+    if name not in loading.architectures or not holds(
+        loading.architecture_versions.get(name, ""), version
+    ):
         reading.deviations.append(
             Deviation(
                 "architecture",

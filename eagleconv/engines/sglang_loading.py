@@ -1,4 +1,7 @@
-"""How SGLang 0.5.23 reads a drafter's directory. Files are those of its wheel, under sglang/srt/."""
+"""How SGLang reads a drafter's directory. Files are those of the 0.5.23 wheel, under sglang/srt/.
+
+Version ranges were found by reading the same files in the wheels of 0.5.6 and 0.5.10 to 0.5.23.
+"""
 
 from eagleconv.drafter.names import Rename, same
 from eagleconv.engines.loading import Ignored, KeyRead, Loading, Missing
@@ -12,6 +15,7 @@ SGLANG_LOADING = Loading(
         "LlamaForCausalLMEagle3": "llama",
         "Eagle3DeepseekV2ForCausalLM": "mla",
     },
+    architecture_versions={"Eagle3DeepseekV2ForCausalLM": ">=0.5.12"},
     architecture_source=f"{_LLAMA} (EntryClass), models/kimi_k25_eagle3.py (EntryClass)",
     reads=(
         KeyRead("hidden_size", ("hidden_size",), "=class", "transformers"),
@@ -32,7 +36,14 @@ SGLANG_LOADING = Loading(
             _LLAMA,
             null="refused",
         ),
-        KeyRead("count", ("num_aux_hidden_states", f"len(eagle_config.{_IDS})"), 3, _LLAMA),
+        KeyRead(
+            "count",
+            ("num_aux_hidden_states", f"len(eagle_config.{_IDS})"),
+            3,
+            _LLAMA,
+            versions=">=0.5.12",
+        ),
+        KeyRead("count", (), 3, f"{_LLAMA} of 0.5.11", versions="<0.5.12"),
         KeyRead(
             "ids",
             (f"eagle_config.{_IDS}",),
@@ -40,15 +51,17 @@ SGLANG_LOADING = Loading(
             "model_executor/model_runner_components/spec_aux_hidden_state.py:185-196",
         ),
         KeyRead("use_aux", ("eagle_config.use_aux_hidden_state",), True, _LLAMA),
-        KeyRead("fc_norm", ("fc_norm", "use_aux_norm"), False, _LLAMA),
+        KeyRead("fc_norm", ("fc_norm", "use_aux_norm"), False, _LLAMA, versions=">=0.5.12"),
         KeyRead(
             "norm_before_fc",
             ("eagle_config.norm_before_fc", "norm_before_fc"),
             False,
             _LLAMA,
             blocks=("llama",),
+            versions=">=0.5.17",
         ),
-        KeyRead("norm_output", ("norm_output",), False, _LLAMA),
+        KeyRead("norm_output", ("norm_output",), False, _LLAMA, versions=">=0.5.12"),
+        KeyRead("norm_output", (), False, f"{_LLAMA} of 0.5.11", versions="<0.5.12"),
         KeyRead("fc_bias", ("bias",), False, _LLAMA),
     ),
     names=(

@@ -1,4 +1,7 @@
-"""How vLLM 0.32.0 reads a drafter's directory. Files are those of its wheel, under vllm/."""
+"""How vLLM reads a drafter's directory. Files are those of the 0.32.0 wheel, under vllm/.
+
+Version ranges were found by reading the same files in the wheels of 0.13 and 0.15 to 0.32 (run: 0.32).
+"""
 
 from eagleconv.drafter.names import Rename, same
 from eagleconv.engines.loading import Ignored, KeyRead, Lift, Loading, Missing, Nested
@@ -13,7 +16,7 @@ _IDS = "eagle_aux_hidden_state_layer_ids"
 _LIFTED = (
     Lift("draft_vocab_size", "draft_vocab_size", "default", None),
     Lift("target_hidden_size", "target_hidden_size", "leave"),
-    Lift("norm_before_fc", "norm_before_fc", "default", False),
+    Lift("norm_before_fc", "norm_before_fc", "default", False, ">=0.19"),
     Lift(_IDS, _IDS, "leave"),
 )
 _EAGLE3 = Nested(
@@ -21,11 +24,13 @@ _EAGLE3 = Nested(
     (
         *_LIFTED,
         Lift("norm_before_residual", "norm_before_residual", "default", True),
-        Lift("fc_norm", "fc_norm", "default", False),
-        Lift("norm_output", "norm_output", "default", False),
+        # vllm#46488
+        Lift("fc_norm", "fc_norm", "default", False, ">=0.25"),
+        Lift("norm_output", "norm_output", "default", False, ">=0.25"),
     ),
     {"llama": "Eagle3LlamaForCausalLM", "qwen3": "Eagle3Qwen3ForCausalLM"},
     f"{_ALGOS}:15-49",
+    architecture_versions={"Eagle3Qwen3ForCausalLM": ">=0.24"},
 )
 #: fc_norm and norm_output are not lifted: whatever transformer_layer_config says stays.
 _PEAGLE = Nested(
@@ -37,6 +42,8 @@ _PEAGLE = Nested(
     ),
     {"llama": "PeagleLlamaForCausalLM", "qwen3": "PeagleQwen3ForCausalLM"},
     f"{_ALGOS}:52-88",
+    versions=">=0.22",
+    architecture_versions={"PeagleQwen3ForCausalLM": ">=0.24"},
 )
 
 VLLM_LOADING = Loading(
@@ -54,6 +61,17 @@ VLLM_LOADING = Loading(
         **dict.fromkeys(("Eagle3DeepseekV2ForCausalLM", "Eagle3DeepseekV3ForCausalLM"), "mla"),
     },
     architecture_source="model_executor/models/registry.py:658-673",
+    architecture_versions={
+        "PEagleDraftModel": ">=0.22",
+        "PeagleLlamaForCausalLM": ">=0.22",
+        "Eagle3MiniMaxM2ForCausalLM": ">=0.18",
+        "Eagle3Qwen3ForCausalLM": ">=0.24",
+        "PeagleQwen3ForCausalLM": ">=0.24",
+        "Eagle3DeepseekV2ForCausalLM": ">=0.18",
+        "Eagle3DeepseekV3ForCausalLM": ">=0.18",
+    },
+    # vllm#49343
+    positions_raised=">=0.27",
     prefix="Eagle3",
     refused_model_types={
         "deepseek_v3": "it is taken for a multi-token-prediction model (config/speculative.py:680)",
@@ -98,8 +116,17 @@ VLLM_LOADING = Loading(
             3,
             f"{_LLAMA}:203-209",
             blocks=("llama", "mla"),
+            versions=">=0.22",
         ),
-        KeyRead("ids", (_IDS, f"eagle_config.{_IDS}"), None, "v1/worker/gpu_model_runner.py:5251"),
+        KeyRead("count", (), 3, f"{_LLAMA} of 0.21", blocks=("llama", "mla"), versions="<0.22"),
+        KeyRead(
+            "ids",
+            (_IDS, f"eagle_config.{_IDS}"),
+            None,
+            "v1/worker/gpu_model_runner.py:5251",
+            versions=">=0.22",
+        ),
+        KeyRead("ids", (_IDS,), None, "v1/worker/gpu_model_runner.py of 0.21", versions="<0.22"),
         KeyRead(
             "ids",
             (_IDS, "target_layer_ids", "eagle_config.layer_ids"),
@@ -108,15 +135,25 @@ VLLM_LOADING = Loading(
             runner="V2",
         ),
         KeyRead("use_aux", ("eagle_config.use_aux_hidden_state",), True, f"{_LLAMA}:179-183"),
-        KeyRead("fc_norm", ("fc_norm",), False, f"{_LLAMA}:231"),
+        KeyRead("fc_norm", ("fc_norm",), False, f"{_LLAMA}:231", versions=">=0.22"),
         KeyRead(
             "norm_before_fc",
             ("eagle_config.norm_before_fc", "norm_before_fc"),
             False,
             f"{_LLAMA}:184-188",
             blocks=("llama", "qwen3"),
+            versions=">=0.22",
         ),
-        KeyRead("norm_output", ("norm_output",), False, f"{_LLAMA}:252"),
+        KeyRead(
+            "norm_before_fc",
+            ("norm_before_fc",),
+            False,
+            f"{_LLAMA} of 0.18 to 0.21",
+            blocks=("llama",),
+            versions=">=0.18,<0.22",
+        ),
+        KeyRead("norm_output", ("norm_output",), False, f"{_LLAMA}:252", versions=">=0.22"),
+        KeyRead("norm_output", (), False, f"{_LLAMA} of 0.21", versions="<0.22"),
         KeyRead("norm_before_residual", ("norm_before_residual",), False, f"{_LLAMA}:101"),
         KeyRead(
             "mask_token_id",

@@ -13,6 +13,8 @@ from eagleconv.drafter.evidence import lookup
 from eagleconv.drafter.facts import Fact, TargetConfig
 from eagleconv.drafter.read import NO_LAYOUT, Drafter
 from eagleconv.engines.engine import Engine
+from eagleconv.engines.loadings import LOADINGS
+from eagleconv.engines.read_config import holds
 from eagleconv.rules.known_keys import unknown_keys
 from eagleconv.rules.values import Summary, summarise
 from eagleconv.target.config import NESTED
@@ -118,16 +120,13 @@ class Subject:
         return self._summaries[stored]
 
     def positions_by_engine(self) -> Iterator[tuple[str, bool]]:
-        """Yield (engine, whether it runs off its rotary cache) for --context-length.
-
-        vLLM raises the drafter's cache to the target's length since vllm#49343.
-        """
-        from packaging.version import Version
-
+        """Yield (engine, whether it runs off its rotary cache) for --context-length."""
         if not self.engines:
             yield "", False
         for engine, version in self.engines:
-            yield engine.name, engine.name == "vllm" and Version(version) < Version("0.31")
+            loading = LOADINGS.get(engine.name)
+            raised = loading.positions_raised if loading is not None else ""
+            yield engine.name, bool(raised) and not holds(raised, version)
 
     def target_name(self) -> str:
         """Return the target as the user named it, or an empty string."""
