@@ -11,15 +11,18 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 import xmlschema
+from click.testing import CliRunner
 from markdown_it import MarkdownIt
 
 from eagleconv.checkpoint.schema import load
+from eagleconv.cli.main import cli
 from eagleconv.report.findings_github import data, property_value
 from eagleconv.report.formats import FORMATS
 from eagleconv.report.place import key_lines
 from eagleconv.report.validation import Validation
 from eagleconv.rules.finding import Finding, Location, Validated
 from eagleconv.rules.outcome import FAIL_ON, Checked, FailOn
+from tests.test_upgrade_cli import ROOT
 from tests.validations import (
     CONFIG,
     ENGINES,
@@ -191,6 +194,15 @@ def test_a_line_is_found_for_every_key() -> None:
         "c.d": 1,
         "e": 2,
     }
+
+
+def test_a_key_that_is_absent_is_at_the_object_that_lacks_it() -> None:
+    absent = replace(OPEN, location=Location("config.json", key="eagle_config.norm_output"))
+    assert "at ckpt/config.json:4 eagle_config.norm_output" in rendered(
+        "text", validated("ckpt", absent)
+    )
+    absent = replace(OPEN, location=Location("config.json", key="fc_norm"))
+    assert "at ckpt/config.json fc_norm" in rendered("text", validated("ckpt", absent))
 
 
 def result_of(log: dict[str, Any], code: str) -> dict[str, Any]:
@@ -572,3 +584,22 @@ def test_an_unknown_selector_names_the_closest(
         assert str(result.exception) == f"{selector!r} is no rule"
         assert str(getattr(result.exception, "hint", "")).startswith(hint)
         assert fake.calls == {}
+
+
+def test_every_fixture_gives_reports_that_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sarif_schema: Any
+) -> None:
+    """The real rules, on everything a trainer writes and everything that is broken."""
+    monkeypatch.chdir(ROOT)
+    sources = sorted(p for p in (ROOT / "fixtures").glob("*valid/*") if p.is_dir())
+    files = {form: tmp_path / form for form in ("json", "sarif", "junit")}
+    reports = [x for form, path in files.items() for x in ("--report", f"{form}={path}")]
+    args = [str(s.relative_to(ROOT)) for s in sources]
+    result = CliRunner().invoke(cli, ["validate", *args, "--engine", "vllm", *reports])
+    assert result.exit_code == 3, result.output  # some are no drafters
+    found = {form: path.read_text() for form, path in files.items()}
+    assert list(sarif_schema.iter_errors(json.loads(found["sarif"]))) == []
+    report = json.loads(found["json"])
+    assert list(jsonschema.Draft202012Validator(load("report")).iter_errors(report)) == []
+    assert len(report["reports"]) == len(sources) > 90
+    xmlschema.XMLSchema(str(DATA / "junit-10.xsd")).validate(found["junit"])
