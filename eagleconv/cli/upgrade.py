@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from eagleconv.checkpoint.json_file import load_object
 from eagleconv.checkpoint.uninterrupted import STOPS
-from eagleconv.errors import SourceError, UsageError
+from eagleconv.cli.declared import declarations, declared
+from eagleconv.errors import UsageError
 
 
 @contextmanager
@@ -48,23 +48,14 @@ def too_late() -> None:
 @click.option("--mode", type=click.Choice(["layout"]), default="layout", show_default=True)
 @click.option("--target", metavar="T", help="Target: a directory, config.json or Hub id.")
 @click.option("--dry-run", is_flag=True, help="Show the edits and write nothing.")
-@click.option("--aux-layers", metavar="IDS|default", help="Boundaries, as 2,16,29.")
-@click.option("--norm-output-meaning", type=click.Choice(["feedback", "head"]))
-@click.option("--norm-before-residual", type=click.BOOL, metavar="BOOL")
-@click.option("--rope-theta", type=float, metavar="BASE")
-@click.option("--rope-scaling", metavar="JSON", help="'{}' for none.")
-@click.option("--partial-rotary-factor", type=float, metavar="F")
-@click.option("--mask-token-id", type=int, metavar="ID")
-@click.option("--attention-window", type=int, metavar="N", help="0 for full attention.")
-@click.option("--d2t-meaning", type=click.Choice(["offset", "absolute"]))
+@declarations
 def command(
     source: str,
     output: str | None,
     mode: str,
     target: str | None,
     dry_run: bool,
-    rope_scaling: str | None,
-    **declared: Any,
+    **facts: Any,
 ) -> None:
     """Write SOURCE in the EAGLE 3.1 layout; every tensor keeps every bit.
 
@@ -77,23 +68,16 @@ def command(
       eagleconv upgrade ./eagle3-ckpt --target ./target -o ./eagle3.1
     """
     import eagleconv
-    from eagleconv.drafter.declared import Declared
     from eagleconv.report.upgraded import as_lines
 
     if output == "":
         raise UsageError("-o is empty", "give the directory to write")
-    scaling = None
-    if rope_scaling is not None:
-        try:
-            scaling = load_object(rope_scaling.encode(), "--rope-scaling")
-        except SourceError as error:
-            raise UsageError(error.message, "for instance '{}' for none") from None
     with progress() as tick:
         done = eagleconv.upgrade(
             source,
             output,
             target=target,
-            declared=Declared(rope_scaling=scaling, **declared),
+            declared=declared(**facts),
             dry_run=dry_run,
             progress=tick,
             on_written=too_late,
