@@ -142,8 +142,10 @@ def _mla(files: Files) -> Mla | None:
         return found  # type: ignore[no-any-return]
     values = {}
     for key in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"):
-        values[key] = files.config.get(key) or 0
-    return Mla(q_lora_rank=files.config.get("q_lora_rank"), **values)
+        value = files.config.get(key)
+        values[key] = value if isinstance(value, int) else 0
+    rank = files.config.get("q_lora_rank")
+    return Mla(q_lora_rank=rank if isinstance(rank, int) else None, **values)
 
 
 def _not_loaded(loading: Loading, files: Files, reading: Reading, name: str) -> None:

@@ -1,9 +1,11 @@
 """Read a config.json as an engine does: flatten it, choose the class, take every key."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from eagleconv.drafter.evidence import architecture, lookup
+from eagleconv.drafter.item_kinds import KIND_OF, kind_problem
 from eagleconv.drafter.model_types import MODEL_TYPE_DEFAULTS
 from eagleconv.drafter.rope import normal_scaling
 from eagleconv.engines.deviation import Deviation, Files, Reading
@@ -90,7 +92,7 @@ def _flatten(
                 flat[lift.to] = config[lift.key]
             elif lift.absent == "default":
                 flat[lift.to] = lift.default
-        model_type = flat.get("model_type", "llama")
+        model_type = str(flat.get("model_type", "llama"))
         classes = {
             known: name
             for known, name in nested.architectures.items()
@@ -199,6 +201,13 @@ def _read_keys(
                 break
         if value is _MISSING:
             value = _default(fact, read, model_type, facts)
+        item = "num_aux_hidden_states" if fact == "count" else fact
+        if KIND_OF.get(item) not in ("flag", None) and value is not None:
+            problem = kind_problem(item, value)
+            if problem and value != "=refused":
+                message = f"{fact} is {json.dumps(value)[:60]}, {problem}"
+                _refuse_config(reading, message, read.source, fact)
+                return
         if value == "=refused":
             _refuse_config(reading, f"config.json has no {fact}", read.source, fact)
             return
@@ -255,6 +264,11 @@ def _read_rope(loading: Loading, flat: Mapping[str, Any], reading: Reading) -> N
         _refuse_config(reading, f"{where} has one entry per attention type", "run", where)
         return
     implied = MODEL_TYPE_DEFAULTS.get(str(flat.get("model_type", "llama")), {}).get("rope", {})
+    for key in ("rope_theta", "factor", "partial_rotary_factor"):
+        value = used.get(key, flat.get(key))
+        if value is not None and kind_problem("rope_theta", value):
+            _refuse_config(reading, f"rope {key} is {json.dumps(value)[:60]}", "run", "rope_theta")
+            return
     theta = used.get("rope_theta", flat.get("rope_theta"))
     if theta is None:
         theta = implied.get("rope_theta", 10000.0)
