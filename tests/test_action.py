@@ -131,7 +131,7 @@ def test_every_input_arrives(repository: Path, installed: dict[str, str]) -> Non
     runs = {
         "fail-on": (dict(fail_on="warning"), 1),
         "select": (dict(select="ECT\nECV", fail_on="warning"), 0),
-        "ignore": (dict(ignore="ECC\n\nECR,ECF\r\n", fail_on="warning"), 0),
+        "ignore": (dict(ignore="ECC\n\nECR,ECF\n", fail_on="warning"), 0),
         "engine": (dict(engine="vllm==0.32.0\nno-such-engine"), 2),
         "target": (dict(target="no/such/target"), 3),
         "context-length": (dict(context_length="many"), 2),
