@@ -303,6 +303,8 @@ def test_paths_are_relative_to_the_root_of_the_job(
     monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path.parent))
     assert f'"uri": "{tmp_path.name}/ckpt/config.json"' in rendered("sarif")
     assert f"::error file={tmp_path.name}/ckpt/config.json,line=5," in rendered("github")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path)[:-1])
+    assert '"uri": "ckpt/config.json"' in rendered("sarif")
     # Outside of both, a path is absolute.
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")

@@ -49,9 +49,10 @@ def place_of(result: Validated, finding: Finding) -> Place:
 
 
 def _shown(path: str) -> str:
-    root = os.path.realpath(os.environ.get("GITHUB_WORKSPACE") or os.curdir)
-    if not os.path.realpath(os.curdir).startswith(root):
-        root = os.path.realpath(os.curdir)
+    here = os.path.realpath(os.curdir)
+    root = os.path.realpath(os.environ.get("GITHUB_WORKSPACE") or here)
+    if os.path.relpath(here, root).startswith(".."):
+        root = here  # a job's root that has nothing to do with where we stand
     found = os.path.relpath(os.path.realpath(path), root)
     if found.startswith(".." + os.sep):
         found = os.path.abspath(path)
