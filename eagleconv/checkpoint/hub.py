@@ -4,22 +4,20 @@ Everything goes through huggingface_hub, so HF_TOKEN, HF_HOME, HF_ENDPOINT and H
 """
 
 import os
-import re
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 from eagleconv.checkpoint.checkpoint import Checkpoint, TensorInfo
 from eagleconv.checkpoint.header import parse_header
+from eagleconv.checkpoint.hub_errors import hub_errors
 from eagleconv.checkpoint.json_file import load_object
 from eagleconv.checkpoint.local import (
     CONFIG,
     MANIFEST,
-    MAX_JSON,
     check_index,
     collect,
     open_local,
@@ -27,104 +25,28 @@ from eagleconv.checkpoint.local import (
     with_manifest,
 )
 from eagleconv.checkpoint.ranges import RangeReader
-from eagleconv.checkpoint.weight_files import SIDE_META, choose
+from eagleconv.checkpoint.remote_file import HEAD, Part, RemoteFile, Repository, fetch
+from eagleconv.checkpoint.weight_files import SIDE_META, Choice, choose
 from eagleconv.errors import SourceError
 
-#: So much of each file is asked for first: the header of a drafter fits.
-_HEAD = 1 << 16
-_CONTENT_RANGE = re.compile(r"bytes \d+-\d+/(\d+)")
-
-
-@dataclass(frozen=True, slots=True)
-class Repository:
-    """One commit of a repository.
-
-    Attributes:
-        text: As the user named it.
-        repo: `org/name`.
-        sha: Of the commit.
-        sizes: Its files with their sizes, hidden ones and deep ones left out.
-    """
-
-    text: str
-    repo: str
-    sha: str
-    sizes: Mapping[str, int]
-
-    def download(self, name: str) -> str:
-        """Download one file into the cache and return its path."""
-        from huggingface_hub import hf_hub_download
-
-        with hub_errors(self.text, self.repo, self.sha):
-            return str(hf_hub_download(self.repo, name, revision=self.sha))
-
-    def read_small(self, name: str) -> bytes:
-        """Return the bytes of a small file."""
-        if self.sizes[name] > MAX_JSON:
-            raise SourceError(f"{name} is {self.sizes[name]} bytes, too many for such a file")
-        with open(self.download(name), "rb") as file:
-            return file.read()
-
-
-class RemoteFile:
-    """A ByteSource that asks the Hub for ranges."""
-
-    def __init__(self, repository: Repository, name: str) -> None:
-        """Read the beginning of the file, which tells its size too.
-
-        Raises:
-            SourceError: The Hub does not give it.
-        """
-        self._repository = repository
-        self.label = name
-        self._head = b""
-        self.size = repository.sizes[name]
-        if self.size:
-            self._head, self.size = self._get(0, _HEAD)
-
-    def read(self, offset: int, length: int) -> bytes:
-        """Return exactly `length` bytes from `offset`."""
-        if offset + length <= len(self._head):
-            return self._head[offset : offset + length]
-        if length == 0:
-            return b""
-        data, _ = self._get(offset, length)
-        if len(data) != length:
-            raise SourceError(
-                f"{self.label}: the Hub gave {len(data)} bytes where {length} were asked for",
-                "run again",
-            )
-        return data
-
-    def read_into(self, offset: int, buffer: memoryview) -> None:
-        """Fill `buffer` with the bytes from `offset`."""
-        buffer[:] = self.read(offset, len(buffer))
-
-    def close(self) -> None:
-        """Nothing is held open."""
-
-    def _get(self, offset: int, length: int) -> tuple[bytes, int]:
-        from huggingface_hub import hf_hub_url
-
-        utils: Any = import_module("huggingface_hub.utils")
-
-        there = self._repository
-        url = hf_hub_url(there.repo, self.label, revision=there.sha)
-        headers = {**utils.build_hf_headers(), "Range": f"bytes={offset}-{offset + length - 1}"}
-        with (
-            hub_errors(there.text, there.repo, there.sha),
-            utils.get_session().stream(
-                "GET", url, headers=headers, follow_redirects=True
-            ) as response,
-        ):
-            utils.hf_raise_for_status(response)
-            total = _CONTENT_RANGE.fullmatch(response.headers.get("content-range", ""))
-            if response.status_code != 206 or total is None:
-                raise SourceError(
-                    f"{there.text}: the server does not give parts of {self.label}",
-                    "download the repository and give the directory",
-                )
-            return response.read(), int(total[1])
+#: Vectors up to this size (norms, biases, d2t, t2d) are fetched together when one is read.
+_SMALL = 1 << 20
+#: A model of more files than any drafter has is a target: of it, only some headers are wanted.
+_FEW = 8
+#: A download of more than this is announced.
+_LARGE = 64 << 20
+#: What nothing here reads and `upgrade` does not carry: other formats, trainers' states, and
+#: weights in subdirectories.
+_IGNORED = [
+    "*.gguf",
+    "*.pth",
+    "*.ckpt",
+    "optimizer*",
+    "*/*.safetensors",
+    "*/*.bin",
+    "*/*.pt",
+    "*/*/*",
+]
 
 
 def open_hub(text: str, repo: str, revision: str, *, weights: bool) -> Checkpoint:
@@ -134,10 +56,11 @@ def open_hub(text: str, repo: str, revision: str, *, weights: bool) -> Checkpoin
         text: As the user named it.
         repo: `org/name`.
         revision: Branch, tag or commit; empty for the default branch.
-        weights: Download all of it; else headers and small files only.
+        weights: Download it, into the cache of huggingface_hub; else headers and small files only.
 
     Raises:
-        SourceError: One sentence for each way in which the Hub, or the files, may fail.
+        SourceError: One sentence for each way in which the Hub, or the files, may fail; and where
+            without `weights` the weights are no safetensors, which cannot be read in part.
     """
     from huggingface_hub import HfApi, constants
 
@@ -147,7 +70,12 @@ def open_hub(text: str, repo: str, revision: str, *, weights: bool) -> Checkpoin
     if constants.HF_HUB_OFFLINE:
         return _open_download(text, repo, revision, offline=True)
     with hub_errors(text, repo, revision):
-        info = HfApi().model_info(repo, revision=revision or None, files_metadata=True)
+        info = HfApi().model_info(
+            repo,
+            revision=revision or None,
+            files_metadata=True,
+            timeout=constants.HF_HUB_ETAG_TIMEOUT,
+        )
     sizes = {
         file.rfilename: int(file.size or 0)
         for file in info.siblings or ()
@@ -156,17 +84,49 @@ def open_hub(text: str, repo: str, revision: str, *, weights: bool) -> Checkpoin
     }
     repository = Repository(text, repo, str(info.sha), sizes)
     choice = choose([name for name in sizes if "/" not in name], text)
-    if weights or choice.form != "safetensors":
+    if weights:
+        _announce(repository)
         # By the name of the revision: then the cache can resolve that name when it is offline.
         return _open_download(text, repo, revision, offline=False)
-    return _open_headers(repository)
+    if choice.form != "safetensors":
+        files = choice.files or (choice.index,)
+        raise SourceError(
+            f"{text} holds its weights in {', '.join(files)}, which can only be read whole; "
+            "nothing was downloaded",
+            f"run: hf download {repo}{f' --revision {revision}' if revision else ''}, and give "
+            "the directory it prints",
+        )
+    return _open_headers(repository, choice)
+
+
+def _announce(repository: Repository) -> None:
+    """Say on stderr how much will be downloaded, where that is much."""
+    from huggingface_hub import try_to_load_from_cache
+
+    utils: Any = import_module("huggingface_hub.utils")
+    missing = sum(
+        repository.sizes[name]
+        for name in utils.filter_repo_objects(repository.sizes, ignore_patterns=_IGNORED)
+        if not isinstance(
+            try_to_load_from_cache(repository.repo, name, revision=repository.sha), str
+        )
+    )
+    if missing > _LARGE:
+        print(
+            f"{repository.text}: downloading {missing / 1e9:.1f} GB into the cache of "
+            "huggingface_hub, because the weights are to be read",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _open_download(text: str, repo: str, revision: str, *, offline: bool) -> Checkpoint:
     from huggingface_hub import snapshot_download
 
     with hub_errors(text, repo, revision):
-        root = snapshot_download(repo, revision=revision or None, local_files_only=offline)
+        root = snapshot_download(
+            repo, revision=revision or None, local_files_only=offline, ignore_patterns=_IGNORED
+        )
     try:
         opened = open_local(root)
     except SourceError as error:
@@ -180,9 +140,8 @@ def _open_download(text: str, repo: str, revision: str, *, offline: bool) -> Che
     return replace(opened, source=text, revision=os.path.basename(os.path.normpath(root)))
 
 
-def _open_headers(repository: Repository) -> Checkpoint:
+def _open_headers(repository: Repository, choice: Choice) -> Checkpoint:
     sizes, text = repository.sizes, repository.text
-    choice = choose([name for name in sizes if "/" not in name], text)
     if CONFIG not in sizes:
         raise SourceError(f"{text} holds weights but no {CONFIG}")
     config_bytes = repository.read_small(CONFIG)
@@ -192,35 +151,84 @@ def _open_headers(repository: Repository) -> Checkpoint:
             load_object(repository.read_small(choice.index), choice.index), choice.index
         )
     files = choice.files if weight_map is None else tuple(sorted(set(weight_map.values())))
-    sources: dict[str, RemoteFile] = {}
-    headers: dict[str, list[TensorInfo]] = {}
-    metadata: dict[str, str] = {}
     for file in files:
         if file not in sizes:
             raise SourceError(
                 f"{text}: {choice.index} names {file}, which is not there",
                 "its upload is incomplete",
             )
-        sources[file] = RemoteFile(repository, file)
-        headers[file], found = parse_header(sources[file])
-        metadata = {**found, **metadata}
+    sources = {file: RemoteFile(repository, file) for file in files}
+    tensors: Mapping[str, TensorInfo]
+    metadata: dict[str, str] = {}
+    if weight_map is not None and len(files) > _FEW:
+        tensors = LateTensors(weight_map, choice.index, lambda file: parse_header(sources[file])[0])
+    else:
+        fetch(Part(source, 0, min(HEAD, source.size)) for source in sources.values())
+        headers: dict[str, list[TensorInfo]] = {}
+        for file, source in sources.items():
+            headers[file], found = parse_header(source)
+            metadata = {**found, **metadata}
+        tensors = collect(headers, weight_map, choice.index)
+        small = tuple(
+            Part(sources[t.file], t.offset, t.nbytes)
+            for t in tensors.values()
+            if len(t.shape) == 1 and t.nbytes <= _SMALL
+        )
+        for source in sources.values():
+            source.together = small
     weight_files = (*files, choice.index) if choice.index else files
     checkpoint = Checkpoint(
         source=text,
         root="",
         revision=repository.sha,
         config=load_object(config_bytes, CONFIG),
-        tensors=collect(headers, weight_map, choice.index),
+        tensors=tensors,
         metadata=metadata,
         weight_files=weight_files,
         other_files=others(sizes, weight_files),
         side_data=_side_data(repository),
         form="safetensors",
-        reader=RangeReader(sources),
+        reader=RangeReader(
+            sources,
+            lambda spans: fetch(Part(sources[file], *span) for file, *span in spans),
+        ),
         manifest=None,
         notes=choice.notes,
     )
     return with_manifest(checkpoint, sizes, config_bytes, partial(repository.read_small, MANIFEST))
+
+
+class LateTensors(Mapping[str, TensorInfo]):
+    """The tensors of many files: the header of a file is read when one of its tensors is wanted.
+
+    Each header is then held against the index as `collect` does it. `__metadata__` is not read.
+    """
+
+    def __init__(
+        self, weight_map: Mapping[str, str], index: str, load: Callable[[str], list[TensorInfo]]
+    ) -> None:
+        """Take note of the index.
+
+        Args:
+            weight_map: Tensor name to file.
+            index: Name of the index, for errors.
+            load: Reads the header of a file.
+        """
+        self._weight_map, self._index, self._load = weight_map, index, load
+        self._read: dict[str, dict[str, TensorInfo]] = {}
+
+    def __getitem__(self, name: str) -> TensorInfo:
+        file = self._weight_map[name]
+        if file not in self._read:
+            here = {n: f for n, f in self._weight_map.items() if f == file}
+            self._read[file] = collect({file: self._load(file)}, here, self._index)
+        return self._read[file][name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._weight_map)
+
+    def __len__(self) -> int:
+        return len(self._weight_map)
 
 
 def _side_data(repository: Repository) -> Mapping[str, Any]:
@@ -230,69 +238,6 @@ def _side_data(repository: Repository) -> Mapping[str, Any]:
 
             return SideData(partial(repository.download, name), name)
     return {}
-
-
-@contextmanager
-def hub_errors(text: str, repo: str, revision: str) -> Iterator[None]:
-    """Turn what huggingface_hub raises into one sentence."""
-    from huggingface_hub import errors
-
-    at = f" at revision {revision}" if revision else ""
-    try:
-        yield
-    except errors.GatedRepoError:
-        raise SourceError(
-            f"{text}: access to {repo} is gated, and this account has not been granted it",
-            "accept its terms on its page, then set HF_TOKEN or run: hf auth login",
-        ) from None
-    except errors.RepositoryNotFoundError:
-        raise SourceError(
-            f"{text}: no such directory, and the Hub has no repository {repo} that we may read",
-            "check the name; for a private one set HF_TOKEN or run: hf auth login",
-        ) from None
-    except errors.RevisionNotFoundError:
-        raise SourceError(f"{text}: {repo} has no revision {revision}", "check it") from None
-    except errors.LocalEntryNotFoundError:
-        raise SourceError(
-            f"{text}: {repo}{at} is not complete in the cache, and the Hub was not reached",
-            "run once without HF_HUB_OFFLINE and with a connection",
-        ) from None
-    except errors.OfflineModeIsEnabled:
-        raise SourceError(f"{text}: HF_HUB_OFFLINE is set", "unset it to read the Hub") from None
-    except errors.HFValidationError as error:
-        raise SourceError(f"{text} is not a Hub id: {str(error).splitlines()[0]}") from None
-    except errors.HfHubHTTPError as error:
-        raise _status_error(text, getattr(error.response, "status_code", 0)) from None
-    except OSError as error:
-        raise SourceError(f"{text}: {(error.strerror or str(error)).lower()}") from None
-    except SourceError:
-        raise
-    except Exception as error:
-        # The HTTP library below huggingface_hub differs between its versions.
-        if type(error).__module__.split(".")[0] not in ("httpx", "httpx2", "requests"):
-            raise
-        endpoint = os.environ.get("HF_ENDPOINT") or "the Hub"
-        what = "did not answer in time" if "Timeout" in type(error).__name__ else "was not reached"
-        raise SourceError(
-            f"{text}: {endpoint} {what}",
-            "check the connection and HF_ENDPOINT; HF_HUB_OFFLINE=1 reads the cache",
-        ) from None
-
-
-def _status_error(text: str, status: int) -> SourceError:
-    if status == 429:
-        return SourceError(
-            f"{text}: the Hub limits the rate of requests (429)", "wait, or set HF_TOKEN"
-        )
-    if status == 401:
-        return SourceError(f"{text}: the Hub does not know this token (401)", "check HF_TOKEN")
-    if status == 403:
-        return SourceError(f"{text}: the Hub denies access (403)", "check the token's permissions")
-    if status >= 500:
-        return SourceError(
-            f"{text}: the Hub has a problem of its own ({status})", "try again later"
-        )
-    return SourceError(f"{text}: the Hub answered with status {status}", "check the name")
 
 
 def download_config(repo: str, revision: str) -> str:

@@ -191,7 +191,7 @@ def test_nobody_listens(tmp_path: Path) -> None:
 
 
 def test_server_without_ranges(hub: Hub, tmp_path: Path) -> None:
-    hub.ranges = False
+    hub.ranges = "ignored"
     found = ask(hub.url, tmp_path / "home", "org/plain")
     assert "does not give parts of model.safetensors" in found["error"]
 
@@ -213,10 +213,28 @@ def test_offline(hub: Hub, tmp_path: Path) -> None:
     assert hub.requests == []
 
 
-def test_a_pickle_is_downloaded(hub: Hub, tmp_path: Path) -> None:
-    found = ask(hub.url, tmp_path / "home", "org/pickle")
+def test_a_pickle_is_downloaded_only_for_its_weights(hub: Hub, tmp_path: Path) -> None:
+    found = ask(hub.url, tmp_path / "home", "hf://org/pickle@main")
+    assert "in pytorch_model.bin, which can only be read whole; nothing" in found["error"]
+    assert "hf download org/pickle --revision main" in found["hint"]
+    assert not any("pytorch_model.bin" in path for _, path, _ in hub.requests)
+    found = ask(hub.url, tmp_path / "home", "org/pickle", True)
     assert "pytorch_model.bin" in found["error"]
+    assert "downloaded" not in found["error"]
     assert found["exit"] in (3, 5)
+
+
+def test_weights_that_nothing_reads_are_not_downloaded(hub: Hub, tmp_path: Path) -> None:
+    plain = hub.repos["org/plain"]
+    for name in ("model.gguf", "optimizer.pt", "checkpoint-5/model.safetensors", "sub/deep/y"):
+        (plain / name).parent.mkdir(exist_ok=True)
+        (plain / name).write_bytes(b"much")
+    for offline in ("0", "1"):
+        found = ask(hub.url, tmp_path / "home", "org/plain", True, HF_HUB_OFFLINE=offline)
+        assert found["other_files"] == {"README.md": 4, "sub/x": 4}
+    asked = {path.rsplit("/resolve/", 1)[-1].split("/", 1)[-1] for _, path, _ in hub.requests}
+    assert {"README.md", "sub/x", "model.safetensors"} <= asked
+    assert not asked & {"model.gguf", "optimizer.pt", "checkpoint-5/model.safetensors"}
 
 
 def test_an_existing_path_wins(hub: Hub, tmp_path: Path) -> None:
