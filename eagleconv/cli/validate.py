@@ -6,10 +6,12 @@ import os
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from eagleconv.cli.declared import declarations, declared
 from eagleconv.errors import UsageError
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ def colored(output: str | None) -> bool:
 @click.option("--baseline", metavar="FILE", help="Accept the findings in it.")
 @click.option("--write-baseline", metavar="FILE", help="Write all findings there and accept them.")
 @click.option("-v", "--verbose", is_flag=True, help="Say which configuration is used.")
+@declarations
 def command(
     sources: tuple[str, ...],
     target: str | None,
@@ -74,11 +77,13 @@ def command(
     baseline: str | None,
     write_baseline: str | None,
     verbose: bool,
+    **facts: Any,
 ) -> None:
     """Check what engines would do with a drafter, and whether they would do it as trained.
 
     SOURCE may also be a file of a checkpoint. Defaults come from [tool.eagleconv] of the nearest
-    pyproject.toml, or from .eagleconv.toml.
+    pyproject.toml, or from .eagleconv.toml. The options from --aux-layers on declare what the
+    weights were trained with, where the files leave it open.
 
     \b
     Examples:
@@ -110,7 +115,8 @@ def command(
         ignore=ignore or None,
         fail_on=fail_on,
     )
-    checked = check_all(sources, given, configuration, RULES, eagleconv.validate)
+    validate = partial(eagleconv.validate, declared=declared(**facts))
+    checked = check_all(sources, given, configuration, RULES, validate)
     said: tuple[str, ...] = ()
     accepted_by = write_baseline or baseline or configuration.baseline or ""
     if write_baseline:
