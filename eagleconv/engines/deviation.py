@@ -7,6 +7,7 @@ from typing import Any, Literal
 from eagleconv.drafter.facts import TargetConfig
 
 Shape = tuple[int, ...]
+Effect = Literal["refused", "wrong", "open"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Deviation:
     """
 
     kind: Literal["architecture", "config", "key", "tensor refused", "tensor dropped", "not loaded"]
-    effect: Literal["refused", "wrong", "open"]
+    effect: Effect
     message: str
     source: str
     tensor: str = ""

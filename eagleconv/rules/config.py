@@ -351,7 +351,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "ECC034",
         "layer-ids-unwritten",
-        "warning",
+        "info",
         "Layer ids are written, even where the trainer uses the default ones.",
         "Engines take (2, n//2, n-3) of *their* target then; another rule in a newer engine or a "
         "per-target override changes the taps silently "

@@ -8,7 +8,7 @@ from eagleconv.checkpoint.checkpoint import Checkpoint, TensorInfo
 from eagleconv.checkpoint.values import as_numbers
 from eagleconv.drafter import vocabulary
 from eagleconv.rules.subject import Subject
-from eagleconv.rules.values import looks_fresh, moments
+from eagleconv.rules.values import fresh_like, moments
 
 #: Ends of the names of a target's embedding and head, over the families that have drafters.
 _EMBEDDINGS = (
@@ -124,7 +124,7 @@ def compare_embedding(s: Subject) -> Compared | None:
         largest = max(largest, float(delta.max()))
         dot, ours_2, theirs_2 = dot + a @ b, ours_2 + a @ a, theirs_2 + b @ b
     cosine = float(dot / np.sqrt(ours_2 * theirs_2)) if ours_2 and theirs_2 else 0.0
-    fresh = looks_fresh(moments(np.concatenate(sample), ours.shape))
+    fresh = fresh_like(moments(np.concatenate(sample), ours.shape)) != ""
     return Compared(stored, len(rows), len(differing), tuple(differing[:3]), largest, cosine, fresh)
 
 

@@ -8,10 +8,12 @@ from types import SimpleNamespace
 from eagleconv.checkpoint.checkpoint import Checkpoint
 from eagleconv.drafter import vocabulary
 from eagleconv.drafter.facts import FACT_NAMES
+from eagleconv.engines.deviation import Effect
 from eagleconv.engines.engine import Engine, traits
 from eagleconv.engines.loadings import LOADINGS
 from eagleconv.engines.simulate import Deviation, Files, holds, simulate
 from eagleconv.rules.config import misplaced
+from eagleconv.rules.embedding import compare_embedding
 from eagleconv.rules.finding import EngineVerdict, Severity, Verdict
 from eagleconv.rules.rule import Hit, Rule
 from eagleconv.rules.subject import Subject
@@ -131,10 +133,15 @@ def _facts_against(
     for fact in engine.facts:
         applies = all(found[trait] in values for trait, values in fact.when.items())
         if applies and holds(fact.versions, version) and fact.runner in ("", runner):
-            refused = fact.verdict == "refused"
+            effect: Effect = "refused" if fact.verdict == "refused" else "wrong"
+            if "own_embedding_same_width" in fact.when:
+                compared = compare_embedding(s)
+                if compared is not None and compared.equal:
+                    continue
+                effect = "open" if compared is None else effect
             yield (
-                "ECE007" if refused else "ECE008",
-                Deviation("config", "refused" if refused else "wrong", fact.reason, fact.source),
+                "ECE007" if effect == "refused" else "ECE008",
+                Deviation("config", effect, fact.reason, fact.source),
             )
 
 

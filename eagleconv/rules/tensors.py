@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from eagleconv.rules.rule import Hit, Rule
 from eagleconv.rules.subject import Subject
-from eagleconv.rules.values import Summary, looks_fresh
+from eagleconv.rules.values import Summary, fresh_like
 
 
 def _summaries(s: Subject) -> Iterator[tuple[str, Summary]]:
@@ -53,11 +53,13 @@ def _untrained_norm(s: Subject) -> Iterator[Hit]:
 
 
 def _fresh(s: Subject) -> Iterator[Hit]:
+    said = s.lookup("initializer_range") or s.lookup("transformer_layer_config.initializer_range")
+    width = said if isinstance(said, float) else None
     for name, x in _summaries(s):
-        if x.matrix and looks_fresh(x):
+        if x.matrix and (initialiser := fresh_like(x, width)):
             yield Hit(
-                f"tensor {name} looks freshly initialised: mean {x.mean:.2g}, deviation "
-                f"{x.deviation:.4g}, kurtosis {x.kurtosis:.3f} (a normal distribution has 3)",
+                f"tensor {name} looks freshly initialised: its values are spread as by "
+                f"{initialiser}, deviation {x.deviation:.4g}",
                 "compare it with the trainer's last step; converters fill in what they miss",
                 tensor=name,
             )

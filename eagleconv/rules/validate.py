@@ -155,7 +155,11 @@ def _of_question(question: Question, s: Subject) -> Hit:
     )
     found = s.drafter.facts.get("rope" if fact.startswith(("rope", "partial")) else fact)
     key = next((k for k in found.keys if k), "") if found is not None else ""
-    return Hit(question.text, f"answer with {question.flag} of upgrade", key=key)
+    # An engine that finds no ids taps its default; of a head not known to be trained with that,
+    # vllm#50170 is what follows.
+    unwritten = question.fact == "aux layers" and not s.ids_written()
+    severity: Severity | None = "error" if unwritten and s.engines else None
+    return Hit(question.text, f"answer with {question.flag} of upgrade", key=key, severity=severity)
 
 
 def _finding(rule: Rule, hit: Hit, s: Subject) -> Finding:

@@ -143,26 +143,36 @@ def _floats(bits: Any, dtype: str) -> Any:
     return as_numbers(bits.tobytes(), dtype)
 
 
-#: Deviations of initialisers that do not depend on the shape: transformers' initializer_range and
-#: torch.nn.Embedding.
-_NORMAL_DEVIATIONS = (0.02, 1.0)
+#: Deviation of a normal initialiser -> who uses it.
+_NORMAL = {0.02: "transformers' initialiser", 1.0: "torch.nn.Embedding"}
 
 
-def looks_fresh(x: Summary) -> bool:
-    """Say whether a matrix has the shape and width of a usual initialiser's distribution.
+def fresh_like(x: Summary, initializer_range: float | None = None) -> str:
+    """Name the initialiser whose distribution a matrix has; empty where none fits.
 
-    Normal with deviation 0.02 (transformers) or 1 (torch.nn.Embedding), or uniform within
-    1 / sqrt(columns) (torch.nn.Linear). Too few values to tell are not fresh.
+    Normal with deviation 0.02 or `initializer_range` (transformers), 1 (torch.nn.Embedding) or
+    Xavier's; uniform within 1 / sqrt(columns) (torch.nn.Linear) or Xavier's bound. A matrix that was
+    trained has heavier or lighter tails, another width, or a mean. Too few values to tell are not
+    fresh.
+
+    Args:
+        x: Of a matrix.
+        initializer_range: What the config says it was initialised with, if it does.
     """
     if x.sampled < 4096 or x.deviation == 0 or x.not_finite:
-        return False
+        return ""
     # Standard errors of a sample of n: mean s/sqrt(n), kurtosis sqrt(24/n) (normal).
     n = x.sampled
     if abs(x.mean) > 5 * x.deviation / math.sqrt(n):
-        return False
-    near_width = 0.01 + 3 / math.sqrt(2 * n)
+        return ""
+    xavier = math.sqrt(2 / sum(x.shape))
     if abs(x.kurtosis - 3) < 0.02 + 4 * math.sqrt(24 / n):
-        return any(abs(x.deviation / d - 1) < near_width for d in _NORMAL_DEVIATIONS)
-    if abs(x.kurtosis - 1.8) < 0.02 + 4 / math.sqrt(n):
-        return abs(x.deviation * math.sqrt(3 * x.shape[1]) - 1) < near_width
-    return False
+        named = {initializer_range or 0.02: "transformers' initialiser", **_NORMAL}
+        named[xavier] = "Xavier's normal initialiser"
+    elif abs(x.kurtosis - 1.8) < 0.02 + 4 / math.sqrt(n):
+        named = {1 / math.sqrt(3 * x.shape[1]): "torch.nn.Linear"}
+        named[xavier] = "Xavier's uniform initialiser"
+    else:
+        return ""
+    near_width = 0.01 + 3 / math.sqrt(2 * n)
+    return next((who for d, who in named.items() if abs(x.deviation / d - 1) < near_width), "")
