@@ -52,7 +52,7 @@ def check_tensors(r: Evidence, facts: Mapping[str, Fact]) -> None:
     v = {k: f.value for k, f in facts.items()}
     expected = sizes.expected_shapes(v) | _bias_shapes(r, v)
     for name, shape in expected.items():
-        if name == "d2t" and "d2t" in r.derived:
+        if name == "d2t" and ("d2t" in r.derived or _map_is_reported(r)):
             continue
         with r.collecting("every tensor"):
             _check_tensor(r, name, shape, quantized=v["quantization"] is not None)
@@ -82,6 +82,11 @@ def check_tensors(r: Evidence, facts: Mapping[str, Fact]) -> None:
         )
     if r.target is not None:
         check_target(r, v, r.target)
+
+
+def _map_is_reported(r: Evidence) -> bool:
+    """Say whether the vocabulary map was found missing or of another size already."""
+    return any(trap.code in ("ECV001", "ECV004") for trap in r.traps)
 
 
 def _bias_shapes(r: Evidence, v: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
@@ -130,7 +135,7 @@ def _check_tensor(r: Evidence, name: str, shape: tuple[int, ...], *, quantized: 
         raise Contradiction(
             "ECT004",
             r.where,
-            f"tensor {r.tensors[name]} has dtype {dtype}, expected a floating dtype",
+            f"tensor {r.tensors[name]} has dtype {dtype}, expected {', '.join(CONFIG_NAMES)}",
             "quantised weights need the quantization_config they were written with",
             tensor=r.tensors[name],
         )
@@ -235,7 +240,14 @@ def report_notes(r: Evidence, facts: Mapping[str, Fact]) -> None:
             if all(known[k] == w for k, w in note.when.items()):
                 r.traps.append(Trap(note.code, note.message, note.hint))
     rare = [x for x in r.layouts if base_of(x.rope, kind) == "rarely 10000"]
-    if rare and rope.theta != 10000.0 and r.declared.rope_theta is None and not r.ours:
+    open_rope = any(q.fact == "rope theta" for q in r.questions)
+    if (
+        rare
+        and not open_rope
+        and rope.theta != 10000.0
+        and r.declared.rope_theta is None
+        and not r.ours
+    ):
         r.traps.append(
             Trap(
                 "ECR002",

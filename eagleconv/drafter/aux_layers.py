@@ -169,7 +169,8 @@ def _absent(
         why = doubtful[0][1].why if doubtful else f"fc takes {count} states, the default set has 3"
         return Question(
             "aux layers",
-            f"No layer ids are written; engines would tap boundaries 2, n//2, n-3, but {why}.",
+            "No layer ids are written, so engines tap boundaries 2, n//2, n-3; whether the drafter was "
+            f"trained with those is open: {why}.",
             f"{FLAG} default, or {FLAG} with boundaries such as 2,16,29",
         )
     names = " and ".join(dict.fromkeys(name for name, _ in rules))

@@ -131,6 +131,12 @@ def drop_full_map(r: Evidence, values: list[int], mask: bytes | None) -> None:
 def check_map(r: Evidence, values: Any, mask: bytes | None, v: int, shape: tuple[int, ...]) -> None:
     """Check d2t against t2d and V; absolute ids become offsets where that is proven."""
     problem = vocabulary.map_problem(values, mask, v)
+    if (
+        problem is None
+        and "lm_head.weight" in r.shapes
+        and len(values) != (rows := r.shapes["lm_head.weight"][0])
+    ):
+        problem = "ECV004", f"it maps {len(values)} draft ids, lm_head has {rows} rows"
     declared = r.declared.d2t_meaning
     absolute = declared == "absolute" or (
         declared is None and problem is not None and vocabulary.are_absolute(values, mask, v)

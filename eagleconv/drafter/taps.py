@@ -36,8 +36,9 @@ def read_input_norm(r: Evidence) -> Fact:
             r.traps.append(
                 Trap(
                     "ECC003",
-                    f"{item} tensors are there, but the key is {said!r}: engines would drop "
-                    "or refuse them",
+                    f"{'fc_norm.*' if item == 'fc_norm' else 'input_norm.weight'} is stored, but "
+                    f"config.json {f'says {key}: false' if key else f'has no {item}'}: engines "
+                    "would drop or refuse it",
                     "upgrade writes the key the tensors ask for",
                     key=item,
                 )
@@ -96,8 +97,8 @@ def read_taps(r: Evidence, h: int) -> dict[str, Fact]:
         or (next(iter(fixed)) if len(fixed) == 1 and None not in fixed else 0)
         or (fc[1] // h if fc[1] % h == 0 else 3)
     )
-    if width is None and r.target is not None:
-        width, width_key = r.target.hidden_size, "target"
+    if width is None and r.target is not None and r.target.hidden_size * count == fc[1]:
+        width, width_key = r.target.hidden_size, "target"  # another target is refused elsewhere
     states = width or (fc[1] // count if fc[1] % count == 0 else 0)
     if states * count != fc[1]:
         raise Contradiction(
@@ -105,10 +106,8 @@ def read_taps(r: Evidence, h: int) -> dict[str, Fact]:
             r.where,
             f"fc.weight takes {fc[1]} values, expected {count} states of "
             f"{states or '?'} ({said_key or width_key or 'counted'})",
-            "give the target it was trained for"
-            if width_key == "target"
-            else "correct target_hidden_size, num_aux_hidden_states or the layer ids",
-            key=said_key or ("" if width_key == "target" else width_key),
+            "correct target_hidden_size, num_aux_hidden_states or the layer ids",
+            key=said_key or width_key,
         )
     origin: Origin = "target" if width_key == "target" else "read" if width_key else "inferred"
     out = {

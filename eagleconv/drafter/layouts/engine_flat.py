@@ -51,7 +51,7 @@ CANONICAL = Layout(
     ),
     keys=(*FLAT_KEYS, *FLAG_KEYS, *ENGINE_ID_KEYS, MASK_KEYS[0]),
     read_also=MASK_KEYS[1:],
-    aux=AuxRule("open", None, False, "engines take (2, n//2, n-3) where no ids are written"),
+    aux=AuxRule("open", None, False, "the file does not show who trained it"),
     architectures={
         "llama": "LlamaForCausalLMEagle3",
         "qwen3": "Eagle3Qwen3ForCausalLM",

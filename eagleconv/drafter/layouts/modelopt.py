@@ -29,8 +29,8 @@ _AUX = AuxRule(
     "open",
     None,
     False,
-    "ids are outputs of layers by its code, but heads were published without ids that were not "
-    "trained with the default taps, and with boundaries instead (gpt-oss, id 36 of 36 layers)",
+    "its code writes outputs of layers, but heads were published without ids that were not trained "
+    "with the default taps (vllm#50170), and with boundaries instead (gpt-oss, id 36 of 36 layers)",
     unordered=True,
 )
 DOUBLE_NORM = Note(
