@@ -4,7 +4,9 @@ The CPU kernels know head sizes 32, 64, 80, ... and a single MLA shape (512 + 64
 drafter cannot stand next to a target with ordinary attention. Tiny fixtures need neither limit.
 Only softmax(q k) v over vLLM's own slots and block tables is replaced; projections, rotary
 embedding, norms and everything outside the layer stay vLLM's. `test_plain_attention` holds this
-against the real kernel where both exist.
+against the real kernel where both exist. Of the rotary embedding, latent attention gets vLLM's torch
+code instead of its CPU kernel, which takes its strided heads for contiguous ones and turns other
+numbers than it should.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ def installed(everywhere: bool = False) -> Iterator[None]:
     """Use plain attention in unsupported layers, or in every layer, of engines started inside."""
     import torch
     from vllm.model_executor.layers.attention import attention, mla_attention
+    from vllm.model_executor.layers.rotary_embedding.base import RotaryEmbedding
     from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
     from vllm.v1.kv_cache_interface import FullAttentionSpec
 
@@ -52,6 +55,12 @@ def installed(everywhere: bool = False) -> Iterator[None]:
         key = torch.cat([key, k_pe.expand(-1, layer.num_heads, -1)], dim=-1)
         return attend(layer, q, key, value, layer.scale, -1)
 
+    def rotate(rotary: Any, positions: Any, query: Any, key: Any = None) -> Any:
+        if query.dim() == 2:  # heads side by side, as everywhere but in latent attention
+            return original_rotation(rotary, positions, query, key)
+        return rotary.forward_native(positions, query, key)
+
+    original_rotation = RotaryEmbedding.forward_cpu
     original_spec = attention.Attention.get_kv_cache_spec
     original_forward = attention.Attention.forward
     changes = [
@@ -60,6 +69,7 @@ def installed(everywhere: bool = False) -> Iterator[None]:
         (mla_attention.MLAAttention, "get_kv_cache_spec", get_kv_cache_spec),
         (mla_attention.MLAAttention, "get_attn_backend", lambda _: CPUAttentionBackend),
         (mla_attention.MLAAttention, "forward", mla_forward),
+        (RotaryEmbedding, "forward_cpu", rotate),
     ]
     originals = [(owner, name, getattr(owner, name)) for owner, name, _ in changes]
     for owner, name, value in changes:
