@@ -1,10 +1,14 @@
 """What the bytes of a tensor say: finite, zero, constant, freshly initialised. numpy, in pieces.
 
 Every value is looked at for NaN, infinity, zero and constancy, on its bits, which keeps pace with a
-hash; the moments come from a sample spread over the tensor.
+hash; the moments come from a sample spread over the tensor. Vectors, the only ones looked at without
+--deep, need no numpy, whose import takes longer than all the rest of it.
 """
 
 import math
+import struct
+import sys
+from array import array
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +27,15 @@ _BITS = {
     "F8_E5M2": ("u1", 0x7F, 0x7C),
     "F8_E4M3": ("u1", 0x7F, 0x7F),
 }
+#: Of those that norms and biases have: array type code, and integer and float code of one value.
+_CODES = {
+    "BF16": ("H", "<I", "<f"),
+    "F16": ("H", "<H", "<e"),
+    "F32": ("I", "<I", "<f"),
+    "F64": ("Q", "<Q", "<d"),
+}
+#: Vectors up to so many bytes are summarised without numpy.
+_VECTOR = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +48,7 @@ class Summary:
         not_finite: How many are NaN or infinite.
         largest: Largest absolute value; infinite or NaN values left out.
         constant: The value all have, or None.
-        sampled: Number of values the moments come from.
+        sampled: Number of values the moments come from; 0 for a vector.
         mean, deviation, kurtosis: Of the sample; kurtosis is 3 for a normal distribution, 1.8 for
             a uniform one.
     """
@@ -63,10 +76,12 @@ def summarise(checkpoint: Checkpoint, tensor: TensorInfo) -> Summary | None:
         checkpoint: Gives the bytes.
         tensor: Any size; it is read in pieces of 1 MiB.
     """
-    import numpy as np
-
     if tensor.dtype not in _BITS or tensor.nbytes == 0:
         return None
+    if len(tensor.shape) == 1 and tensor.nbytes <= _VECTOR and tensor.dtype in _CODES:
+        return _summarise_vector(checkpoint.read(tensor.name), tensor)
+    import numpy as np
+
     kind, absolute, infinite = _BITS[tensor.dtype]
     size = np.dtype(kind).itemsize
     pieces = -(-tensor.nbytes // _PIECE)
@@ -84,47 +99,84 @@ def summarise(checkpoint: Checkpoint, tensor: TensorInfo) -> Summary | None:
         smallest, biggest = int(bits.min()), int(bits.max())
         low = smallest if low is None else min(low, smallest)
         high = biggest if high is None else max(high, biggest)
-        step = max(1, len(bits) // wanted)
+        # Odd, so that it does not meet the same columns of every row.
+        step = max(1, (len(bits) // wanted - 1) | 1)
         sample.append(bits[::step][:wanted].copy())
-    values = _floats(np.concatenate(sample), tensor.dtype)
-    values = values[np.isfinite(values)]
-    mean = float(values.mean()) if len(values) else math.nan
-    centred = values - mean
-    variance = float((centred**2).mean()) if len(values) else math.nan
-    fourth = float((centred**4).mean()) if len(values) else math.nan
-    # A zero of either sign is a zero.
-    constant = 0.0 if largest == 0 and not not_finite else None
-    if low == high and constant is None:
-        constant = float(_floats(np.array([low], kind), tensor.dtype)[0])
+    with np.errstate(all="ignore"):  # NaN and infinity are what is looked for
+        values = _floats(np.concatenate(sample), tensor.dtype)
+        values = values[np.isfinite(values)]
+        mean, deviation, kurtosis = _moments(values)
+        greatest = float(_floats(np.array([largest], kind), tensor.dtype)[0])
+        # A zero of either sign is a zero.
+        constant = 0.0 if largest == 0 and not not_finite else None
+        if low == high and constant is None:
+            constant = float(_floats(np.array([low], kind), tensor.dtype)[0])
     return Summary(
         tensor.shape,
         tensor.nbytes // size,
         not_finite,
-        float(_floats(np.array([largest], kind), tensor.dtype)[0]),
+        greatest,
         constant,
         len(values),
         mean,
-        math.sqrt(variance) if variance > 0 else 0.0,
-        fourth / variance**2 if variance > 0 else math.nan,
+        deviation,
+        kurtosis,
+    )
+
+
+def _summarise_vector(data: bytes, tensor: TensorInfo) -> Summary:
+    """Summarise without numpy and without moments: only matrices can look fresh."""
+    _, absolute, infinite = _BITS[tensor.dtype]
+    code, integer, floating = _CODES[tensor.dtype]
+    bits = array(code, data)
+    if sys.byteorder == "big":
+        bits.byteswap()
+    distinct = set(bits)
+    bad = {b for b in distinct if b & absolute >= infinite}
+    largest = max((b & absolute for b in distinct - bad), default=0)
+
+    def value(pattern: int) -> float:
+        # The upper half of a float32.
+        whole = pattern << 16 if tensor.dtype == "BF16" else pattern
+        found: float = struct.unpack(floating, struct.pack(integer, whole))[0]
+        return found
+
+    constant = None
+    if largest == 0 and not bad:
+        constant = 0.0  # of either sign
+    elif len(distinct) == 1:
+        constant = value(bits[0])
+    return Summary(
+        tensor.shape,
+        len(bits),
+        sum(1 for b in bits if b in bad) if bad else 0,
+        value(largest),
+        constant,
+        0,
+        math.nan,
+        math.nan,
+        math.nan,
     )
 
 
 def moments(values: Any, shape: tuple[int, ...]) -> Summary:
     """Summarise values that are at hand, float64 and finite, by their moments alone."""
+    return Summary(
+        shape, len(values), 0, float(abs(values).max()), None, len(values), *_moments(values)
+    )
+
+
+def _moments(values: Any) -> tuple[float, float, float]:
+    """Return mean, deviation and kurtosis of float64 values."""
+    if not len(values):
+        return math.nan, 0.0, math.nan
     mean = float(values.mean())
     variance = float(((values - mean) ** 2).mean())
     fourth = float(((values - mean) ** 4).mean())
-    return Summary(
-        shape,
-        len(values),
-        0,
-        float(abs(values).max()),
-        None,
-        len(values),
-        mean,
-        math.sqrt(variance),
-        fourth / variance**2 if variance > 0 else math.nan,
-    )
+    # A product, which may be 0 or infinite; a power may not.
+    squared = variance * variance
+    kurtosis = fourth / squared if squared > 0 else math.nan
+    return mean, math.sqrt(variance), kurtosis
 
 
 def _floats(bits: Any, dtype: str) -> Any:
