@@ -135,7 +135,8 @@ def _check_tensor(r: Evidence, name: str, shape: tuple[int, ...], *, quantized: 
         raise Contradiction(
             "ECT004",
             r.where,
-            f"tensor {r.tensors[name]} has dtype {dtype}, expected {', '.join(CONFIG_NAMES)}",
+            f"tensor {r.tensors[name]} has dtype {dtype}, expected a floating dtype "
+            f"({', '.join(CONFIG_NAMES)})",
             "quantised weights need the quantization_config they were written with",
             tensor=r.tensors[name],
         )
@@ -251,7 +252,7 @@ def report_notes(r: Evidence, facts: Mapping[str, Fact]) -> None:
         r.traps.append(
             Trap(
                 "ECR002",
-                f"rope base {rope.theta:g} is kept as written; {rare[0].producer}: "
+                f"engines rotate with base {rope.theta:g}, as written, but {rare[0].producer}: "
                 f"{rare[0].rope.why}",
                 "if it was trained then, say so with --rope-theta 10000",
                 key="rope_theta",

@@ -4,6 +4,7 @@ from eagleconv.rules import (
     config,
     engine,
     files,
+    layer_ids,
     pairing,
     positions,
     precision,
@@ -17,6 +18,7 @@ RULES: tuple[Rule, ...] = tuple(
         (
             *files.RULES,
             *config.RULES,
+            *layer_ids.RULES,
             *tensors.RULES,
             *vocabulary.RULES,
             *positions.RULES,

@@ -30,7 +30,7 @@ def _dtype_of_target(s: Subject) -> Iterator[Hit]:
             f"the drafter is stored in {dtype}, the target in {said}: vLLM casts it to the "
             "target's, SGLang to the dtype in the drafter's config",
             f"start SGLang with --dtype {said}",
-            key="dtype",
+            key=next(iter(s.fact("dtype").keys), "dtype"),
         )
 
 
