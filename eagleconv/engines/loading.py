@@ -142,6 +142,8 @@ class Loading:
         window_needs_flag: Blocks whose window needs use_sliding_window: true.
         reads_window: Whether it honours layer_types and sliding_window.
         rope: Which rope spelling wins: `scaling` (transformers 5) or `parameters`.
+        rope_types: Values of rope_type it has; empty where they were not read.
+        rope_source: Where they were read.
         map_source: Where d2t is read.
         runners: Model runners that differ in what they read.
         tied_source: Where tie_word_embeddings makes the embedding the head; empty: it does not.
@@ -167,6 +169,8 @@ class Loading:
     window_needs_flag: tuple[str, ...] = ()
     reads_window: bool = True
     rope: Literal["scaling", "parameters"] = "scaling"
+    rope_types: tuple[str, ...] = ()
+    rope_source: str = ""
     runners: tuple[str, ...] = ("",)
     tied_source: str = ""
     map_source: str = ""

@@ -276,6 +276,11 @@ def _read_rope(loading: Loading, flat: Mapping[str, Any], reading: Reading) -> N
     normal = normal_scaling(used)
     if not used and flat.get("rope_theta") is None:
         normal = normal_scaling(implied)
+    kind = (normal or {}).get("rope_type", "default")
+    if loading.rope_types and kind not in loading.rope_types:
+        message = f"rope_type {kind!r} is none it has"
+        _refuse_config(reading, message, loading.rope_source, "rope_parameters")
+        return
     reading.facts["rope"] = (float(theta), normal, float(share if share is not None else 1.0))
 
 

@@ -234,6 +234,12 @@ VLLM_LOADING = Loading(
     ids_are="boundary",
     ids_source="model_executor/models/interfaces.py:1577-1610",
     window_needs_flag=("qwen3",),
+    rope_types=(
+        *("default", "linear", "ntk", "dynamic", "yarn", "llama3", "mllama4", "longrope", "su"),
+        *("mrope", "proportional", "openpangu", "bailing_mrope"),
+        *("deepseek_yarn", "deepseek_llama_scaling"),
+    ),
+    rope_source="model_executor/layers/rotary_embedding/__init__.py:102-350",
     runners=("V1", "V2"),
     map_source=f"{_LLAMA} compute_logits",
 )
