@@ -73,11 +73,14 @@ def _declared_layers(s: Subject) -> Iterator[Hit]:
 
 
 def _unknown_keys(s: Subject) -> Iterator[Hit]:
-    for key in s.unknown_keys():
+    keys = s.unknown_keys()
+    if keys:
+        more = f" and {len(keys) - 3} more" if len(keys) > 3 else ""
         yield Hit(
-            f"key {key} is known to no layout and no engine of this version of eagleconv",
+            f"{'key' if len(keys) == 1 else 'keys'} {', '.join(keys[:3])}{more}: known to no layout "
+            "and no engine of this version of eagleconv",
             "nothing, if it is a note of the trainer's",
-            key=key,
+            key=keys[0],
         )
 
 

@@ -193,6 +193,7 @@ def _check(code: str) -> Callable[[Subject], Iterator[Hit]]:
                 yield Hit(
                     f"{engine.name} {version}{where}: {sentence}"
                     + (f" ({source})" if source else ""),
+                    _OPEN_HINT if effect == "open" else "",
                     tensor=stored[0] if stored else "",
                     key=key,
                     engine=engine.name,
@@ -202,6 +203,10 @@ def _check(code: str) -> Callable[[Subject], Iterator[Hit]]:
     return check
 
 
+_OPEN_HINT = (
+    "what the files leave open settles it: --target with its weights, or the flags of upgrade that "
+    "say what it was trained with"
+)
 _Group = dict[tuple[str, str, str, str], list[tuple[str, Deviation]]]
 
 

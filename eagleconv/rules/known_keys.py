@@ -80,6 +80,11 @@ HARMLESS = frozenset(
 COPIED = frozenset(
     [
         "attn_module_list_cfg",
+        "image_token_id",
+        "video_token_id",
+        "vision_end_token_id",
+        "vision_start_token_id",
+        "vision_token_id",
         "aux_loss_alpha",
         "base_model_ep_plan",
         "base_model_tp_plan",
