@@ -275,6 +275,7 @@ def test_trouble_is_one_sentence(case: str, hub: Hub, tmp_path: Path) -> None:
     assert "\n" not in reason
     assert report["unchecked"]["hint"]
     assert report["findings"] == []
+    assert wire(hub, "org/drafter")[0] < 20_000_000
     assert not any(path.is_file() and path.stat().st_size > 9999 for path in tmp_path.rglob("*"))
 
 

@@ -164,7 +164,7 @@ class Handler(BaseHTTPRequestHandler):
         if mood == "short":
             length -= 1
         if mood == "long":
-            length += PIECE
+            length += 64 * PIECE
         return self.send(206, path, first, length, headers, self.server.breaks())
 
     def send(

@@ -40,6 +40,7 @@ except EagleconvError as error:
 """
 TENSORS = {"fc.weight": ("BF16", [4, 8]), "d2t": ("I64", [8]), "norm.weight": ("F32", [3])}
 BIG = {"big.weight": ("U8", [3 << 20]), "d2t": ("I64", [8])}
+VECTORS = {f"norm.{i}": ("F32", [64]) for i in range(20)}
 
 
 @pytest.fixture
@@ -60,6 +61,7 @@ def hub(tmp_path: Path) -> Iterator[Hub]:
         "org/plain": plain,
         "org/described": root / "described",
         "org/big": checkpoint(root / "big", {"model.safetensors": model(BIG)}),
+        "org/vectors": checkpoint(root / "vectors", {"model.safetensors": model(BIG | VECTORS)}),
         "org/sharded": checkpoint(root / "sharded", sharded),
         "org/lost": checkpoint(root / "lost", {**lost, **shards}),
         "org/empty": checkpoint(root / "empty", {}),
@@ -111,23 +113,36 @@ def test_opened(text: str, weights: bool, hub: Hub, tmp_path: Path) -> None:
     }
 
 
-def test_only_the_header_crosses_the_wire(hub: Hub, tmp_path: Path) -> None:
-    code = CODE.replace("c.read(n).hex()", "c.read(n).hex() if n == 'd2t' else ''")
+def ranges_read(hub: Hub, home: Path, repo: str, wanted: str) -> list[int]:
+    """Read one kind of tensors, and return how long the ranges were that this took."""
+    code = CODE.replace("c.read(n).hex()", f"c.read(n).hex() if n.startswith({wanted!r}) else ''")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("HF_")}
-    environment |= {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    environment |= {"HF_ENDPOINT": hub.url, "HF_HOME": str(home), "PYTHONPATH": str(ROOT)}
     run = subprocess.run(
-        [sys.executable, "-c", code, "org/big", "False"],
+        [sys.executable, "-c", code, repo, "False"],
         capture_output=True,
         text=True,
         env=environment,
         check=True,
     )
-    d2t = json.loads(run.stdout)["tensors"]["d2t"]
-    assert d2t == ["I64", [8], "model.safetensors", model(BIG)[-64:].hex()]
+    data = {n: t[3] for n, t in json.loads(run.stdout)["tensors"].items() if t[3]}
+    whole = (hub.repos[repo] / "model.safetensors").read_bytes()
+    header = json.loads(whole[8 : 8 + int.from_bytes(whole[:8], "little")])
+    start = 8 + int.from_bytes(whole[:8], "little")
+    for name, text in data.items():
+        first, last = header[name]["data_offsets"]
+        assert bytes.fromhex(text) == whole[start + first : start + last]
     gets = [r for r in hub.requests if r[0] == "GET" and r[1].endswith("model.safetensors")]
-    ranges = [tuple(map(int, r[2].removeprefix("bytes=").split("-"))) for r in gets]
-    assert len(ranges) == 2
-    assert sum(last - first + 1 for first, last in ranges) == (1 << 16) + 64
+    ends = [tuple(map(int, r[2].removeprefix("bytes=").split("-"))) for r in gets]
+    return [last - first + 1 for first, last in ends]
+
+
+def test_only_the_header_crosses_the_wire(hub: Hub, tmp_path: Path) -> None:
+    assert ranges_read(hub, tmp_path, "org/big", "d2t") == [1 << 16, 64]
+
+
+def test_neighbouring_vectors_are_one_range(hub: Hub, tmp_path: Path) -> None:
+    assert ranges_read(hub, tmp_path, "org/vectors", "norm.") == [1 << 16, 64 + 20 * 256]
 
 
 def test_shards(hub: Hub, tmp_path: Path) -> None:
