@@ -9,15 +9,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import eagleconv
+from eagleconv.checkpoint.local import open_local
 from eagleconv.drafter.config_facts import SECTIONS
 from eagleconv.rules import BY_CODE, RULES
 from eagleconv.rules.engine import _CODE_OF
 from eagleconv.rules.finding import Validated
 from eagleconv.rules.rule import Rule
 from eagleconv.rules.validate import _NEEDS, QUESTION_RULES
+from eagleconv.rules.values import fresh_like, summarise
 from fixtures import changes, weights
 from fixtures.changes import Tensors
 from fixtures.targets import TARGETS, tokenizer
@@ -336,3 +339,61 @@ def test_a_rule_is_skipped_or_run_never_both(pool: list[Validated]) -> None:
             assert run | skipped == set(BY_CODE)
             assert not run & skipped
             assert found_by(result) <= run
+
+
+# Freshly initialised matrices (measured on 260 matrices of real models: no false alarm).
+
+
+@pytest.mark.parametrize("dtype", ["F32", "F16", "BF16"])
+@pytest.mark.parametrize("shape", [(64, 64), (192, 576), (1024, 256)], ids=str)
+@pytest.mark.parametrize(
+    ("draw", "said", "like"),
+    [
+        ("normal 0.02", None, "transformers"),
+        ("normal 0.006", 0.006, "transformers"),
+        ("normal 1", None, "torch.nn.Embedding"),
+        ("linear", None, "torch.nn.Linear"),
+        ("xavier uniform", None, "Xavier"),
+        ("xavier normal", None, "Xavier"),
+        ("normal 0.037", None, ""),
+        ("laplace", None, ""),
+        ("student", None, ""),
+        ("mean", None, ""),
+    ],
+)
+def test_initialisers_are_told_from_trained_matrices(
+    draw: str, said: float | None, like: str, shape: tuple[int, int], dtype: str, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(5)
+    xavier = (2 / sum(shape)) ** 0.5
+    bound = {"linear": shape[1] ** -0.5, "xavier uniform": xavier * 3**0.5}.get(draw, 0.0)
+    values = {
+        "laplace": lambda: rng.laplace(0, 0.02 / 2**0.5, shape),
+        "student": lambda: rng.standard_t(8, shape) * 0.02 * 0.75**0.5,
+        "mean": lambda: rng.normal(0.01, 0.02, shape),
+        "xavier normal": lambda: rng.normal(0, xavier, shape),
+    }.get(draw, lambda: rng.uniform(-bound, bound, shape))()
+    if draw.startswith("normal"):
+        values = rng.normal(0, float(draw.split()[1]), shape)
+    weights.write(
+        tmp_path / "model.safetensors", {"w": (dtype, shape, weights.floats(values, dtype))}, {}
+    )
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    checkpoint = open_local(str(tmp_path))
+    summary = summarise(checkpoint, checkpoint.tensors["w"])
+    checkpoint.close()
+    assert summary is not None
+    found = fresh_like(summary, said)
+    assert found.startswith(like) if like else found == ""
+
+
+def test_a_width_that_the_config_names_is_looked_for(tmp_path: Path) -> None:
+    source = tmp_path / "eagle3-source"
+    shutil.copytree(FIXTURES / "valid" / "specforge", source)
+    path = source / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"initializer_range": 0.006}))
+    changes.fresh("midlayer.mlp.gate_proj.weight", 0.006)(source)
+    result = eagleconv.validate(str(source), deep=True)
+    tensors = {f.location.tensor for f in result.findings if f.code == "ECT015"}
+    assert "midlayer.mlp.gate_proj.weight" in tensors
+    assert "midlayer.mlp.up_proj.weight" not in tensors
