@@ -5,7 +5,7 @@ Everything goes through huggingface_hub, so HF_TOKEN, HF_HOME, HF_ENDPOINT and H
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -29,6 +29,8 @@ from eagleconv.checkpoint.remote_file import HEAD, Part, RemoteFile, Repository,
 from eagleconv.checkpoint.weight_files import SIDE_META, Choice, choose
 from eagleconv.errors import SourceError
 
+#: So much of each of many files is asked for first: a header of some hundred tensors fits.
+_HEAD_OF_MANY = 1 << 14
 #: Vectors up to this size (norms, biases, d2t, t2d) are fetched together when one is read.
 _SMALL = 1 << 20
 #: A model of more files than any drafter has is a target: of it, only some headers are wanted.
@@ -161,7 +163,12 @@ def _open_headers(repository: Repository, choice: Choice) -> Checkpoint:
     tensors: Mapping[str, TensorInfo]
     metadata: dict[str, str] = {}
     if weight_map is not None and len(files) > _FEW:
-        tensors = LateTensors(weight_map, choice.index, lambda file: parse_header(sources[file])[0])
+        tensors = LateTensors(
+            weight_map,
+            choice.index,
+            lambda file: parse_header(sources[file])[0],
+            lambda wanted: fetch(Part(sources[f], 0, min(_HEAD_OF_MANY, sizes[f])) for f in wanted),
+        )
     else:
         fetch(Part(source, 0, min(HEAD, source.size)) for source in sources.values())
         headers: dict[str, list[TensorInfo]] = {}
@@ -205,7 +212,11 @@ class LateTensors(Mapping[str, TensorInfo]):
     """
 
     def __init__(
-        self, weight_map: Mapping[str, str], index: str, load: Callable[[str], list[TensorInfo]]
+        self,
+        weight_map: Mapping[str, str],
+        index: str,
+        load: Callable[[str], list[TensorInfo]],
+        ahead: Callable[[Sequence[str]], None],
     ) -> None:
         """Take note of the index.
 
@@ -213,16 +224,24 @@ class LateTensors(Mapping[str, TensorInfo]):
             weight_map: Tensor name to file.
             index: Name of the index, for errors.
             load: Reads the header of a file.
+            ahead: Fetches the heads of files that are about to be read, together.
         """
         self._weight_map, self._index, self._load = weight_map, index, load
+        self._ahead = ahead
         self._read: dict[str, dict[str, TensorInfo]] = {}
 
     def __getitem__(self, name: str) -> TensorInfo:
         file = self._weight_map[name]
         if file not in self._read:
+            self._ahead((file,))
             here = {n: f for n, f in self._weight_map.items() if f == file}
             self._read[file] = collect({file: self._load(file)}, here, self._index)
         return self._read[file][name]
+
+    def items(self) -> ItemsView[str, TensorInfo]:
+        """Return all of them: every header is needed then, and they are fetched together."""
+        self._ahead([f for f in dict.fromkeys(self._weight_map.values()) if f not in self._read])
+        return super().items()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._weight_map)
