@@ -1,12 +1,20 @@
 """What an engine does with a variant: data with sources, interpreted by one function."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from eagleconv.drafter.aux_layers import default_boundaries
 from eagleconv.drafter.facts import DrafterSpec
 
-Verdict = Literal["supported", "silently wrong", "refused"]
+#: `unknown`: the engine was not read about it.
+Verdict = Literal["supported", "unknown", "silently wrong", "refused"]
+
+_FILE = re.compile(r"[\w./-]+\.(?:py|cpp|h|md)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +28,9 @@ class EngineFact:
         source: File (and lines) where it was read, or how it was run.
         versions: PEP 440 specifier of the versions it holds for; empty for all that are known.
         runner: The model runner it holds for (`V1`, `V2`); empty for all.
-        symbol: A string that occurs in the file of `source`, for the test that looks it up.
+        symbol: A string that occurs in the file of `source` while the fact holds.
+        absent_symbol: A string that does not occur there while the fact holds, and does once an
+            engine has learnt it.
     """
 
     when: Mapping[str, tuple[Any, ...]]
@@ -30,18 +40,79 @@ class EngineFact:
     versions: str = ""
     runner: str = ""
     symbol: str = ""
+    absent_symbol: str = ""
+
+    @property
+    def file(self) -> str:
+        """The file of `source`, below the engine's package; empty where it names none."""
+        found = _FILE.search(self.source)
+        return found[0] if found else ""
+
+    def holds(self, version: str, runner: str | None = None) -> bool:
+        """Say whether it is a fact of this version and runner; None is every runner."""
+        return (runner is None or self.runner in ("", runner)) and in_versions(
+            self.versions, version
+        )
+
+    def applies(self, found: Mapping[str, Any]) -> bool:
+        """Say whether it is about a variant with these traits."""
+        return all(found[trait] in values for trait, values in self.when.items())
+
+
+@dataclass(frozen=True, slots=True)
+class EngineNote:
+    """What depends on how an engine is started, or on the target, and not on the variant.
+
+    Attributes:
+        text: One sentence.
+        source, versions, runner, symbol: As of an `EngineFact`.
+    """
+
+    text: str
+    source: str
+    versions: str = ""
+    runner: str = ""
+    symbol: str = ""
+
+    @property
+    def file(self) -> str:
+        """The file of `source`; empty where it names none."""
+        found = _FILE.search(self.source)
+        return found[0] if found else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """A variant for which an engine takes another of its runners by itself.
+
+    Attributes:
+        runner: The runner that hands over.
+        to: The runner that takes it.
+        when, source, symbol: As of an `EngineFact`.
+    """
+
+    runner: str
+    to: str
+    when: Mapping[str, tuple[Any, ...]]
+    source: str
+    symbol: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """One engine at one version.
+    """One engine, at the versions its facts were read from.
 
     Attributes:
         name: As on the command line.
-        version: The version the facts were read from.
+        version: The version that is meant where none is named.
         verified: False where the facts come from one unpinned reading; verdicts are then warnings.
         facts: What it does not run as trained; a variant no fact applies to is supported.
         serve: How it is started, with `{drafter}` and `{target}`; empty where not known.
+        oldest, newest: The range of versions the facts were read for; empty where unpinned.
+        runners: Model runners that differ; one empty name where there is one.
+        fallbacks: Variants that one runner hands to another.
+        notes: What depends on how it is started.
+        package: The distribution that holds the files of the sources; empty where none was read.
     """
 
     name: str
@@ -49,6 +120,12 @@ class Engine:
     verified: bool
     facts: tuple[EngineFact, ...]
     serve: str = ""
+    oldest: str = ""
+    newest: str = ""
+    runners: tuple[str, ...] = ("",)
+    fallbacks: tuple[Fallback, ...] = ()
+    notes: tuple[EngineNote, ...] = ()
+    package: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +136,32 @@ class Answer:
         engine: The engine.
         verdict: The worst that applies.
         reasons: Why, one sentence each, with its source; empty where supported.
+        version: The version asked for.
+        runner: The runner asked for; empty for the engine as a whole.
+        notes: How far the answer carries: a version outside what was read, another runner.
     """
 
     engine: Engine
     verdict: Verdict
     reasons: tuple[tuple[str, str], ...] = field(default_factory=tuple)
+    version: str = ""
+    runner: str = ""
+    notes: tuple[str, ...] = ()
 
 
-def traits(spec: DrafterSpec, layers: int | None = None) -> dict[str, Any]:
+def traits(
+    spec: DrafterSpec, layers: int | None = None, target_type: str | None = None
+) -> dict[str, Any]:
     """Return what engine facts are conditioned on.
 
     Args:
         spec: The drafter.
         layers: The target's layer count, if known.
+        target_type: The target's `model_type`, if known.
     """
     ids = spec.aux.boundaries or ()
+    default = default_boundaries(layers) if layers is not None else None
+    wide = spec.target_hidden_size
     return {
         "block": spec.block,
         "drafting": spec.drafting,
@@ -86,10 +174,16 @@ def traits(spec: DrafterSpec, layers: int | None = None) -> dict[str, Any]:
         "window": any(spec.window),
         "aux_rule": spec.aux.rule,
         "aux_three": spec.aux.count == 3,
+        # Ids that are the default taps of this target do no harm where an engine ignores them.
+        "custom_taps": spec.aux.rule == "explicit" and (default is None or ids != default),
+        "first_tap": ids[0] if ids else None,
         "taps_embedding": 0 in ids,
         "taps_last": layers is not None and layers in ids,
-        "own_embedding_same_width": spec.own_embedding
-        and spec.hidden_size == spec.target_hidden_size,
+        # Taps that together are as wide as the drafter look like states fc has been applied to.
+        "taps_as_wide": spec.aux.count == 1 and wide == spec.hidden_size,
+        "target_type": target_type,
+        "own_embedding": spec.own_embedding,
+        "own_embedding_same_width": spec.own_embedding and spec.hidden_size == wide,
         "attention_bias": spec.attention_bias,
         "output_bias": spec.output_bias,
         "mlp_bias": spec.mlp_bias,
@@ -103,15 +197,61 @@ def traits(spec: DrafterSpec, layers: int | None = None) -> dict[str, Any]:
     }
 
 
-_RANK: tuple[Verdict, ...] = ("supported", "silently wrong", "refused")
+_RANK: tuple[Verdict, ...] = ("supported", "unknown", "silently wrong", "refused")
 
 
-def answer(engine: Engine, found: Mapping[str, Any]) -> Answer:
-    """Return what an engine does with a variant."""
+def in_versions(versions: str, version: str) -> bool:
+    """Say whether a version is among those of a specifier; empty is all."""
+    return not versions or SpecifierSet(versions).contains(version, prereleases=True)
+
+
+def nearest(engine: Engine, version: str) -> tuple[str, str]:
+    """Return the version whose facts answer for `version`, and a note where it is another one."""
+    if not engine.oldest:
+        note = f"{engine.name}: facts are from one reading of no pinned version"
+        return version, note
+    asked = Version(version)
+    bounds = (
+        (engine.oldest, asked < Version(engine.oldest)),
+        (engine.newest, asked > Version(engine.newest)),
+    )
+    for bound, outside in bounds:
+        if outside:
+            return bound, (
+                f"{engine.name} {version} was not read; the facts are those of {bound}, the nearest "
+                f"of {engine.oldest} to {engine.newest}"
+            )
+    return version, ""
+
+
+def answer(
+    engine: Engine,
+    found: Mapping[str, Any],
+    version: str | None = None,
+    runner: str | None = None,
+) -> Answer:
+    """Return what an engine does with a variant.
+
+    Args:
+        engine: The engine.
+        found: Traits of the variant.
+        version: Its version; None is `engine.version`.
+        runner: Its model runner; None asks all of them, and reasons then name the runner.
+    """
+    version = version or engine.version
+    known, note = nearest(engine, version)
+    notes = [note] if note and engine.verified else []
+    taken = runner
+    for fallback in engine.fallbacks:
+        hands_over = all(found[trait] in values for trait, values in fallback.when.items())
+        if hands_over and runner in (None, fallback.runner):
+            taken = fallback.to
+            notes.append(f"it takes its {fallback.to} runner for this by itself")
     reasons = []
     verdict: Verdict = "supported"
     for fact in engine.facts:
-        if all(found[trait] in values for trait, values in fact.when.items()):
-            reasons.append((fact.reason, fact.source))
+        if fact.applies(found) and fact.holds(known, taken):
+            named = f"{fact.runner} runner: " if fact.runner and runner is None else ""
+            reasons.append((named + fact.reason, fact.source))
             verdict = max(verdict, fact.verdict, key=_RANK.index)
-    return Answer(engine, verdict, tuple(reasons))
+    return Answer(engine, verdict, tuple(reasons), version, runner or "", tuple(notes))

@@ -1,8 +1,9 @@
 """TensorRT-LLM's PyTorch back end, one unpinned reading of `modeling_speculative.py`."""
 
-from eagleconv.engines.engine import Engine, EngineFact
+from eagleconv.engines.engine import Engine, EngineFact, EngineNote
 
 _SOURCE = "tensorrt_llm/_torch/models/modeling_speculative.py"
+_TAPS = "tensorrt_llm/_torch/speculative/eagle3.py"
 
 TENSORRT_LLM = Engine(
     name="trtllm",
@@ -16,12 +17,19 @@ TENSORRT_LLM = Engine(
             _SOURCE,
         ),
         EngineFact(
+            {"input_norm": ("both",)},
+            "silently wrong",
+            "where fc_norm is set, norm_before_fc is not looked at",
+            _SOURCE,
+        ),
+        EngineFact(
             {"several_layers": (True,)},
             "silently wrong",
             "layers above the first read hidden_norm",
             _SOURCE,
         ),
         EngineFact({"drafting": ("parallel",)}, "refused", "no P-EAGLE class", _SOURCE),
+        EngineFact({"block": ("qwen3",)}, "unknown", "q/k norms were not read about", _SOURCE),
         EngineFact(
             {"own_embedding_same_width": (True,)},
             "silently wrong",
@@ -29,11 +37,19 @@ TENSORRT_LLM = Engine(
             _SOURCE,
         ),
         EngineFact(
-            {"aux_rule": ("explicit",)},
+            {"custom_taps": (True,)},
             "silently wrong",
             "layer ids come from eagle3_layers_to_capture of its API, not from the config",
-            "tensorrt_llm/_torch/speculative/eagle3.py",
+            _TAPS,
         ),
         EngineFact({"window": (True,)}, "silently wrong", "no window in its drafter", _SOURCE),
+        EngineFact(
+            {"aux_rule": ("last",)}, "unknown", "heads of one state were not read about", _SOURCE
+        ),
+    ),
+    notes=(
+        EngineNote("norm_before_fc is read in eagle_config only.", _SOURCE),
+        EngineNote("A target of five layers or fewer is refused.", _TAPS),
+        EngineNote("fc_norm and norm_output need pull request 14988 (June 2026).", _SOURCE),
     ),
 )
