@@ -17,6 +17,12 @@ Verdict = Literal["supported", "unknown", "silently wrong", "refused"]
 _FILE = re.compile(r"[\w./-]+\.(?:py|cpp|h|md)")
 
 
+def file_of(source: str) -> str:
+    """Return the first file a source names; empty where it names none."""
+    found = _FILE.search(source)
+    return found[0] if found else ""
+
+
 @dataclass(frozen=True, slots=True)
 class EngineFact:
     """One thing an engine does not run as trained.
@@ -45,8 +51,7 @@ class EngineFact:
     @property
     def file(self) -> str:
         """The file of `source`, below the engine's package; empty where it names none."""
-        found = _FILE.search(self.source)
-        return found[0] if found else ""
+        return file_of(self.source)
 
     def holds(self, version: str, runner: str | None = None) -> bool:
         """Say whether it is a fact of this version and runner; None is every runner."""
@@ -65,7 +70,7 @@ class EngineNote:
 
     Attributes:
         text: One sentence.
-        source, versions, runner, symbol: As of an `EngineFact`.
+        source, versions, runner, symbol, absent_symbol: As of an `EngineFact`.
     """
 
     text: str
@@ -73,12 +78,12 @@ class EngineNote:
     versions: str = ""
     runner: str = ""
     symbol: str = ""
+    absent_symbol: str = ""
 
     @property
     def file(self) -> str:
         """The file of `source`; empty where it names none."""
-        found = _FILE.search(self.source)
-        return found[0] if found else ""
+        return file_of(self.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +93,21 @@ class Fallback:
     Attributes:
         runner: The runner that hands over.
         to: The runner that takes it.
-        when, source, symbol: As of an `EngineFact`.
+        when, source, versions, symbol, absent_symbol: As of an `EngineFact`.
     """
 
     runner: str
     to: str
     when: Mapping[str, tuple[Any, ...]]
     source: str
+    versions: str = ""
     symbol: str = ""
+    absent_symbol: str = ""
+
+    @property
+    def file(self) -> str:
+        """The file of `source`; empty where it names none."""
+        return file_of(self.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +256,7 @@ def answer(
     taken = runner
     for fallback in engine.fallbacks:
         hands_over = all(found[trait] in values for trait, values in fallback.when.items())
+        hands_over = hands_over and in_versions(fallback.versions, known)
         if hands_over and runner in (None, fallback.runner):
             taken = fallback.to
             notes.append(f"it takes its {fallback.to} runner for this by itself")
