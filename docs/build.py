@@ -1,4 +1,4 @@
-"""Write the generated documentation: help texts in README.md, and a page for every rule.
+"""Write the generated documentation: help texts in README.md, a page for every rule, engines.md.
 
     python docs/build.py            # write them
     python docs/build.py --check    # say whether they are current; exit 1 where they are not
@@ -15,6 +15,8 @@ from pathlib import Path
 import click
 
 from eagleconv.cli.main import COMMANDS, cli
+from eagleconv.engines import ENGINES
+from eagleconv.report.engines import matrix_markdown
 from eagleconv.report.rule_page import index, page
 from eagleconv.rules import RULES
 
@@ -23,6 +25,7 @@ WIDTH = 78
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGES = ROOT / "docs" / "rules"
+ENGINE_PAGE = ROOT / "docs" / "engines.md"
 BLOCK = re.compile(r"(<!-- help: (\w+) -->\n).*?(<!-- /help -->)", re.DOTALL)
 
 
@@ -61,6 +64,7 @@ def differences() -> dict[Path, str | None]:
     """Return every file that is not current, with the text it should have; None for none."""
     wanted: dict[Path, str | None] = {PAGES / name: text for name, text in rule_pages().items()}
     wanted[README] = build(README.read_text(encoding="utf-8"))
+    wanted[ENGINE_PAGE] = matrix_markdown([(engine, engine.version) for engine in ENGINES])
     # A page of a rule that is no more would say that it is still checked.
     wanted |= {path: None for path in PAGES.glob("*") if path not in wanted}
     found = {path: path.read_text(encoding="utf-8") for path in wanted if path.exists()}

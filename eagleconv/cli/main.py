@@ -18,6 +18,7 @@ COMMANDS = {
     "upgrade": "Write it in the EAGLE 3.1 layout, computing what it computed.",
     "validate": "Will an engine run it as it was trained?",
     "rules": "What does validate check, and why?",
+    "engines": "What does each engine run as it was trained, and since when?",
     "diff": "What differs between two checkpoints, by meaning?",
     "verify": "Hold an output of eagleconv against its eagleconv.json.",
 }

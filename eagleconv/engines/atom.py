@@ -1,6 +1,6 @@
 """ATOM, one unpinned reading of `atom/models/eagle3_llama.py`."""
 
-from eagleconv.engines.engine import Engine, EngineFact
+from eagleconv.engines.engine import Engine, EngineFact, not_read
 
 _SOURCE = "atom/models/eagle3_llama.py"
 
@@ -33,12 +33,6 @@ ATOM = Engine(
         EngineFact({"fc_bias": (True,)}, "refused", "its fc has no bias", _SOURCE),
         EngineFact({"drafting": ("parallel",)}, "refused", "it has no P-EAGLE class", _SOURCE),
         EngineFact({"rope_scaling": (True,)}, "silently wrong", "rope scaling is ignored", _SOURCE),
-        EngineFact(
-            {"quantized": (True,)}, "unknown", "quantised drafters were not read about", _SOURCE
-        ),
-        EngineFact({"window": (True,)}, "unknown", "windows were not read about", _SOURCE),
-        EngineFact(
-            {"aux_rule": ("last",)}, "unknown", "heads of one state were not read about", _SOURCE
-        ),
+        *not_read(_SOURCE, "mlp_bias", "partial_rotary", "quantized", "window", "aux_rule=last"),
     ),
 )

@@ -1,6 +1,6 @@
 """TensorRT-Edge-LLM's exporter and runtime (0.8 to 0.9), one unpinned reading."""
 
-from eagleconv.engines.engine import Engine, EngineFact, EngineNote
+from eagleconv.engines.engine import Engine, EngineFact, EngineNote, not_read
 
 _SOURCE = "experimental/builder/models/eagle3/modeling_eagle3_draft.py"
 
@@ -53,10 +53,7 @@ EDGE_LLM = Engine(
             _SOURCE,
         ),
         EngineFact({"drafting": ("parallel",)}, "refused", "it has no P-EAGLE class", _SOURCE),
-        EngineFact({"window": (True,)}, "unknown", "windows were not read about", _SOURCE),
-        EngineFact(
-            {"aux_rule": ("last",)}, "unknown", "heads of one state were not read about", _SOURCE
-        ),
+        *not_read(_SOURCE, "mlp_bias", "rope_scaling", "partial_rotary", "window", "aux_rule=last"),
     ),
     notes=(
         EngineNote(

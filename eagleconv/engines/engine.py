@@ -64,6 +64,21 @@ class EngineFact:
         return all(found[trait] in values for trait, values in self.when.items())
 
 
+def not_read(source: str, *about: str) -> tuple[EngineFact, ...]:
+    """Return a fact of the verdict `unknown` for each trait nobody read about.
+
+    Args:
+        source: What was read, and says nothing of them.
+        about: Names of traits; `trait=value` for one value, else it is meant where it is true.
+    """
+    facts = []
+    for words in about:
+        trait, _, value = words.partition("=")
+        reason = f"{words.replace('=', ' ')} was not read about"
+        facts.append(EngineFact({trait: (value or True,)}, "unknown", reason, source))
+    return tuple(facts)
+
+
 @dataclass(frozen=True, slots=True)
 class EngineNote:
     """What depends on how an engine is started, or on the target, and not on the variant.
@@ -84,6 +99,10 @@ class EngineNote:
     def file(self) -> str:
         """The file of `source`; empty where it names none."""
         return file_of(self.source)
+
+    def holds(self, version: str) -> bool:
+        """Say whether it is true of this version."""
+        return in_versions(self.versions, version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +169,7 @@ class Answer:
         reasons: Why, one sentence each, with its source; empty where supported.
         version: The version asked for.
         runner: The runner asked for; empty for the engine as a whole.
+        taken: The runner that takes it, where that is another one.
         notes: How far the answer carries: a version outside what was read, another runner.
     """
 
@@ -158,6 +178,7 @@ class Answer:
     reasons: tuple[tuple[str, str], ...] = field(default_factory=tuple)
     version: str = ""
     runner: str = ""
+    taken: str = ""
     notes: tuple[str, ...] = ()
 
 
@@ -267,4 +288,5 @@ def answer(
             named = f"{fact.runner} runner: " if fact.runner and runner is None else ""
             reasons.append((named + fact.reason, fact.source))
             verdict = max(verdict, fact.verdict, key=_RANK.index)
-    return Answer(engine, verdict, tuple(reasons), version, runner or "", tuple(notes))
+    other = taken if taken and taken != runner else ""
+    return Answer(engine, verdict, tuple(reasons), version, runner or "", other, tuple(notes))

@@ -1,6 +1,6 @@
 """llama.cpp with its converter, one unpinned reading (after pull request 18039)."""
 
-from eagleconv.engines.engine import Engine, EngineFact, EngineNote
+from eagleconv.engines.engine import Engine, EngineFact, EngineNote, not_read
 
 _CONVERT = "convert_hf_to_gguf.py"
 _NAMES = "gguf-py/gguf/tensor_mapping.py"
@@ -52,16 +52,7 @@ LLAMA_CPP = Engine(
         EngineFact({"mlp_bias": (True,)}, "refused", "it has no MLP biases", _NAMES),
         EngineFact({"fc_bias": (True,)}, "refused", "its fc has no bias", _NAMES),
         EngineFact({"drafting": ("parallel",)}, "refused", "it has no P-EAGLE", _CONVERT),
-        EngineFact(
-            {"quantized": (True,)},
-            "unknown",
-            "it quantises itself; a drafter quantised before was not read about",
-            _CONVERT,
-        ),
-        EngineFact({"window": (True,)}, "unknown", "windows were not read about", _CONVERT),
-        EngineFact(
-            {"aux_rule": ("last",)}, "unknown", "heads of one state were not read about", _CONVERT
-        ),
+        *not_read(_CONVERT, "partial_rotary", "quantized", "window", "aux_rule=last"),
     ),
     notes=(
         EngineNote("The converter needs --target-model-dir.", _CONVERT),

@@ -1,6 +1,6 @@
 """LMDeploy's PyTorch back end, one unpinned reading of its EAGLE-3 class."""
 
-from eagleconv.engines.engine import Engine, EngineFact, EngineNote
+from eagleconv.engines.engine import Engine, EngineFact, EngineNote, not_read
 
 _SOURCE = "lmdeploy/pytorch/models/llama_eagle3.py"
 
@@ -42,12 +42,9 @@ LMDEPLOY = Engine(
             {"fc_bias": (True,)}, "refused", "it has no parameter for a bias of fc", _SOURCE
         ),
         EngineFact({"drafting": ("parallel",)}, "refused", "it has no P-EAGLE class", _SOURCE),
-        EngineFact(
-            {"quantized": (True,)}, "unknown", "quantised drafters were not read about", _SOURCE
-        ),
-        EngineFact({"window": (True,)}, "unknown", "windows were not read about", _SOURCE),
-        EngineFact(
-            {"aux_rule": ("last",)}, "unknown", "heads of one state were not read about", _SOURCE
+        EngineFact({"mlp_bias": (True,)}, "refused", "it has no parameter for MLP biases", _SOURCE),
+        *not_read(
+            _SOURCE, "rope_scaling", "partial_rotary", "quantized", "window", "aux_rule=last"
         ),
     ),
     notes=(EngineNote("The layer's tensors are midlayer.*; layers.0.* is a KeyError.", _SOURCE),),

@@ -1,6 +1,6 @@
 """mlx-vlm from 0.6.5 on, one unpinned reading of its EAGLE-3 drafter."""
 
-from eagleconv.engines.engine import Engine, EngineFact, EngineNote
+from eagleconv.engines.engine import Engine, EngineFact, EngineNote, not_read
 
 _SOURCE = "mlx_vlm/speculative/drafters/eagle3/eagle3.py"
 _CONFIG = "mlx_vlm/speculative/drafters/eagle3/config.py"
@@ -47,9 +47,6 @@ MLX_VLM = Engine(
             "of rope it reads the base only; scaling is ignored",
             _SOURCE,
         ),
-        EngineFact(
-            {"quantized": (True,)}, "unknown", "quantised drafters were not read about", _SOURCE
-        ),
         EngineFact({"window": (True,)}, "silently wrong", "its attention has no window", _SOURCE),
         EngineFact(
             {"partial_rotary": (True,)}, "silently wrong", "the whole head rotates", _SOURCE
@@ -61,9 +58,7 @@ MLX_VLM = Engine(
             "attention_bias gives o_proj a bias too; what becomes of it was not read about",
             _SOURCE,
         ),
-        EngineFact(
-            {"aux_rule": ("last",)}, "unknown", "heads of one state were not read about", _SOURCE
-        ),
+        *not_read(_SOURCE, "quantized", "aux_rule=last"),
     ),
     notes=(
         EngineNote("It reads the layout of speculators, and no other.", _CONFIG),

@@ -1,6 +1,6 @@
 """OpenVINO GenAI from 2026.0 on with optimum-intel's export, one unpinned reading."""
 
-from eagleconv.engines.engine import Engine, EngineFact, EngineNote
+from eagleconv.engines.engine import Engine, EngineFact, EngineNote, not_read
 
 _SOURCE = "src/cpp/src/speculative_decoding/eagle3_model_transforms.cpp"
 _EXPORT = "optimum-intel, pull request 1588"
@@ -49,13 +49,18 @@ OPENVINO = Engine(
             _SOURCE,
         ),
         EngineFact({"block": ("mla",)}, "refused", "no class with latent attention", _EXPORT),
-        EngineFact({"block": ("qwen3",)}, "unknown", "q/k norms were not read about", _EXPORT),
-        EngineFact({"attention_bias": (True,)}, "unknown", "biases were not read about", _EXPORT),
-        EngineFact({"fc_bias": (True,)}, "unknown", "a bias of fc was not read about", _SOURCE),
         EngineFact({"drafting": ("parallel",)}, "refused", "it has no P-EAGLE class", _SOURCE),
-        EngineFact({"window": (True,)}, "unknown", "windows were not read about", _EXPORT),
-        EngineFact(
-            {"aux_rule": ("last",)}, "unknown", "heads of one state were not read about", _SOURCE
+        *not_read(
+            _EXPORT,
+            "block=qwen3",
+            "attention_bias",
+            "mlp_bias",
+            "fc_bias",
+            "rope_scaling",
+            "partial_rotary",
+            "quantized",
+            "window",
+            "aux_rule=last",
         ),
     ),
     notes=(

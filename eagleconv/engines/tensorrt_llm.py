@@ -1,6 +1,6 @@
 """TensorRT-LLM's PyTorch back end, one unpinned reading of `modeling_speculative.py`."""
 
-from eagleconv.engines.engine import Engine, EngineFact, EngineNote
+from eagleconv.engines.engine import Engine, EngineFact, EngineNote, not_read
 
 _SOURCE = "tensorrt_llm/_torch/models/modeling_speculative.py"
 _TAPS = "tensorrt_llm/_torch/speculative/eagle3.py"
@@ -29,7 +29,6 @@ TENSORRT_LLM = Engine(
             _SOURCE,
         ),
         EngineFact({"drafting": ("parallel",)}, "refused", "no P-EAGLE class", _SOURCE),
-        EngineFact({"block": ("qwen3",)}, "unknown", "q/k norms were not read about", _SOURCE),
         EngineFact(
             {"own_embedding_same_width": (True,)},
             "silently wrong",
@@ -43,9 +42,7 @@ TENSORRT_LLM = Engine(
             _TAPS,
         ),
         EngineFact({"window": (True,)}, "silently wrong", "no window in its drafter", _SOURCE),
-        EngineFact(
-            {"aux_rule": ("last",)}, "unknown", "heads of one state were not read about", _SOURCE
-        ),
+        *not_read(_SOURCE, "block=qwen3", "partial_rotary", "aux_rule=last"),
     ),
     notes=(
         EngineNote("norm_before_fc is read in eagle_config only.", _SOURCE),
