@@ -7,10 +7,12 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from eagleconv.checkpoint.local import open_local
+from eagleconv.drafter.facts import AuxLayers
 from eagleconv.drafter.read import read_drafter
 from eagleconv.engines import ENGINES, Answer, Engine, answer, find_engine, traits
 from eagleconv.engines.engine import EngineFact
 from eagleconv.errors import UsageError
+from tests.drafters import make_spec
 from tests.test_upgrade_cli import REAL
 
 KNOWN = traits(read_drafter(open_local(str(REAL))).spec())
@@ -213,9 +215,11 @@ def test_a_version_nobody_read_is_answered_with_the_nearest_and_says_so(
 
 
 def test_ids_that_are_the_default_taps_do_no_harm_where_ids_are_not_read() -> None:
-    spec = read_drafter(open_local(str(REAL))).spec()
-    assert spec.aux.rule == "default"
-    assert not traits(spec)["custom_taps"]
+    default = make_spec(aux=AuxLayers(3, (2, 15, 27), "explicit"))
+    assert traits(default, layers=None)["custom_taps"]
+    assert traits(default, layers=31)["custom_taps"]
+    assert not traits(default, layers=30)["custom_taps"]
+    assert not traits(make_spec(aux=AuxLayers(3, None, "default")), layers=30)["custom_taps"]
 
 
 def test_a_last_boundary_is_refused_where_the_target_does_not_capture_it() -> None:
