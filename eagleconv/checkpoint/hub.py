@@ -269,3 +269,23 @@ def download_config(repo: str, revision: str) -> str:
 
     with hub_errors(repo, repo, revision):
         return str(hf_hub_download(repo, CONFIG, revision=revision or None))
+
+
+def read_file(text: str, repo: str, revision: str, name: str) -> bytes:
+    """Download a small file into the cache and return its bytes.
+
+    Args:
+        text: The repository as the user named it.
+        repo: `org/name`.
+        revision: The commit.
+        name: Of the file.
+
+    Raises:
+        SourceError: It cannot be had.
+    """
+    from huggingface_hub import hf_hub_download
+
+    with hub_errors(text, repo, revision):
+        path = hf_hub_download(repo, name, revision=revision)
+    with open(path, "rb") as file:
+        return file.read()
