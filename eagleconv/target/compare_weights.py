@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from eagleconv.checkpoint.checkpoint import Checkpoint, TensorInfo
 from eagleconv.checkpoint.ranges import prefetch
 from eagleconv.target.names import place_of
-from eagleconv.target.quantized import ROUNDING, STORED, Scheme, read_row, schemes_of
-from eagleconv.target.rows import Row, Weights, columns, row_bytes
+from eagleconv.target.quantized import ROUNDING, Scheme, is_readable, read_row, schemes_of, width_of
+from eagleconv.target.rows import Row, Weights, columns, part, span
 
 #: Below this share of a row's largest value, a difference is a matter of the arithmetic that made
 #: the file.
@@ -42,11 +44,10 @@ def compare_with_target(recorded: Weights, target: Checkpoint) -> tuple[RowAnswe
     by_name = {
         place.name: info
         for name, info in target.tensors.items()
-        if (place := place_of(name)) is not None and info.dtype in STORED
+        if (place := place_of(name)) is not None and is_readable(target, info)
     }
-    readable = [(row, by_name[row.name]) for row in recorded.rows if row.name in by_name]
-    sizes = [(info, row.index, row_bytes(info)) for row, info in readable]
-    prefetch(target.reader, [(info, index * size, size) for info, index, size in sizes])
+    fitting = [(row, by_name[row.name]) for row in recorded.rows if _fits(row, by_name)]
+    prefetch(target.reader, [part(info, row.name, row.index) for row, info in fitting])
     found = [
         _compare_row(row, target, by_name[row.name])
         if row.name in by_name
@@ -56,22 +57,26 @@ def compare_with_target(recorded: Weights, target: Checkpoint) -> tuple[RowAnswe
     return tuple(found)
 
 
+def _fits(row: Row, by_name: Mapping[str, TensorInfo]) -> bool:
+    """Say whether there is such a row: those of padding may differ, widths may not."""
+    info = by_name.get(row.name)
+    return info is not None and info.shape[1:] == row.shape[1:] and row.index < info.shape[0]
+
+
 def _compare_row(recorded: Row, target: Checkpoint, info: TensorInfo) -> RowAnswer:
     import numpy as np
 
-    if info.shape[1:] != recorded.shape[1:] or recorded.index >= info.shape[0]:
-        # Rows of padding may differ, widths may not.
+    if not _fits(recorded, {recorded.name: info}):
         return RowAnswer(recorded.name, recorded.index, "different", change=1.0)
-    stored, values = read_row(target, info, recorded.index, row_bytes(info))
+    stored, values = read_row(target, info, recorded.index, *span(recorded.name, width_of(info)))
     chosen = columns(recorded.name, len(values))
     if len(chosen) != len(recorded.values):
         return RowAnswer(recorded.name, recorded.index, "different", change=1.0)
-    if info.dtype == recorded.dtype and recorded.digest:
-        import hashlib
-
-        if hashlib.sha256(stored).hexdigest()[:16] == recorded.digest:
-            return RowAnswer(recorded.name, recorded.index, "identical")
     ours, theirs = np.asarray(recorded.values), values[chosen]
+    # The values as well: other scales beside the same quantised bytes are other weights.
+    same = info.dtype == recorded.dtype and hashlib.sha256(stored).hexdigest()[:16]
+    if same == recorded.digest and (ours == theirs.astype(np.float32)).all():
+        return RowAnswer(recorded.name, recorded.index, "identical")
     schemes = schemes_of(values, info.dtype)
     return _judge(recorded, ours, theirs, info.dtype, schemes, values, chosen)
 

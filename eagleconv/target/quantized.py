@@ -7,6 +7,7 @@ to that grid can move a value is known for each scheme.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,24 +21,57 @@ STORED: tuple[str, ...] = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2", "I
 ROUNDING = {"F64": 2.0**-53, "F32": 2.0**-24, "F16": 2.0**-11, "BF16": 2.0**-8}
 
 
-def read_row(checkpoint: Checkpoint, info: TensorInfo, index: int, size: int) -> tuple[bytes, Any]:
-    """Return a row's stored bytes and its values, float64.
+#: Tensors beside a quantised matrix that it is multiplied by.
+_SCALES = ("weight_scale_inv", "weight_scale")
+
+
+def is_readable(checkpoint: Checkpoint, info: TensorInfo) -> bool:
+    """Say whether `read_row` can make numbers of a tensor's rows."""
+    if info.dtype in ROUNDING:
+        return True
+    if info.dtype not in STORED or len(info.shape) != 2:
+        return False
+    scale = _scale_of(checkpoint, info)
+    return scale is None or (scale.dtype in ROUNDING and len(scale.shape) <= 2)
+
+
+def read_row(
+    checkpoint: Checkpoint, info: TensorInfo, index: int, start: int, count: int
+) -> tuple[bytes, Any]:
+    """Return the stored bytes of a part of a row, and its values, float64.
 
     fp8 and int8 rows are multiplied by the scales stored beside them: one per tensor, one per row,
     or one per block (DeepSeek's weight_scale_inv).
+
+    Args:
+        checkpoint: Opened.
+        info: A tensor that `is_readable`.
+        index: The row; a vector is row 0.
+        start: First value.
+        count: Values.
     """
     import numpy as np
 
+    offset, size = row_bytes(info, index, start, count)
     buffer = bytearray(size)
-    checkpoint.reader.read_into(
-        info, index * size if len(info.shape) > 1 else 0, memoryview(buffer)
-    )
+    checkpoint.reader.read_into(info, offset, memoryview(buffer))
     stored = bytes(buffer)
     if info.dtype in ROUNDING:
         return stored, as_numbers(stored, info.dtype)
     bits = np.frombuffer(stored, "u1")
     values = _fp8(bits, info.dtype) if info.dtype != "I8" else bits.view("i1").astype(np.float64)
-    return stored, values * _scale(checkpoint, info, index, len(values))
+    return stored, values * _scale(checkpoint, info, index, start, count)
+
+
+def width_of(info: TensorInfo) -> int:
+    """Return the number of values of one row; a vector is one row."""
+    return math.prod(info.shape if len(info.shape) == 1 else info.shape[1:])
+
+
+def row_bytes(info: TensorInfo, index: int, start: int, count: int) -> tuple[int, int]:
+    """Return the first byte and the number of bytes of a part of a row."""
+    each = info.nbytes // math.prod(info.shape)
+    return (index * width_of(info) + start) * each, count * each
 
 
 def _fp8(bits: Any, dtype: str) -> Any:
@@ -51,26 +85,28 @@ def _fp8(bits: Any, dtype: str) -> Any:
     return sign * np.where(exponent == 0, mantissa / 8 * 2.0**-6, normal)
 
 
-def _scale(checkpoint: Checkpoint, info: TensorInfo, index: int, width: int) -> Any:
+def _scale_of(checkpoint: Checkpoint, info: TensorInfo) -> TensorInfo | None:
+    module = info.name.rpartition(".")[0]
+    found = (checkpoint.tensors.get(f"{module}.{suffix}") for suffix in _SCALES)
+    return next((scale for scale in found if scale is not None), None)
+
+
+def _scale(checkpoint: Checkpoint, info: TensorInfo, index: int, start: int, count: int) -> Any:
     """Return what a row is multiplied by; 1.0 where no scale is stored beside it."""
     import numpy as np
 
-    module = info.name.rpartition(".")[0]
-    for suffix in ("weight_scale_inv", "weight_scale"):
-        scale = checkpoint.tensors.get(f"{module}.{suffix}")
-        if scale is None or scale.dtype not in ROUNDING:
-            continue
-        if len(scale.shape) < 2 or scale.shape[1] == 1:
-            count = scale.shape[0] if scale.shape else 1
-            values = as_numbers(checkpoint.read(scale.name), scale.dtype)
-            return values[index] if count == info.shape[0] else values[0]
-        # One scale per block of rows and columns.
-        high, wide = -(-info.shape[0] // scale.shape[0]), -(-width // scale.shape[1])
-        size = scale.nbytes // scale.shape[0]
-        buffer = bytearray(size)
-        checkpoint.reader.read_into(scale, index // high * size, memoryview(buffer))
-        return np.repeat(as_numbers(bytes(buffer), scale.dtype), wide)[:width]
-    return 1.0
+    scale = _scale_of(checkpoint, info)
+    if scale is None:
+        return 1.0
+    if len(scale.shape) < 2 or scale.shape[1] == 1:
+        values = as_numbers(checkpoint.read(scale.name), scale.dtype)
+        return values[index] if len(values) == info.shape[0] else values[0]
+    # One scale per block of rows and columns.
+    high, wide = (-(-all_ // blocks) for all_, blocks in zip(info.shape, scale.shape, strict=True))
+    size = scale.nbytes // scale.shape[0]
+    buffer = bytearray(size)
+    checkpoint.reader.read_into(scale, index // high * size, memoryview(buffer))
+    return np.repeat(as_numbers(bytes(buffer), scale.dtype), wide)[start : start + count]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +131,28 @@ def _groups(row: Any, size: int) -> Any:
     return padded.reshape(-1, size)
 
 
+def _steps(row: Any, levels: int, size: int) -> Any:
+    """Return the step of the grid k * step that each group (0: the row) lies on; NaN: on none.
+
+    The largest value need not be on the last level: only a part of a row may be at hand, and
+    quantisers clip.
+    """
+    import numpy as np
+
+    groups = _groups(row, size or len(row))
+    top = np.abs(groups).max(axis=1, keepdims=True)
+    steps = np.full(len(groups), np.nan)
+    for level in range(levels, levels // 2, -1):
+        step = np.where(top == 0, 1.0, top / level)
+        ratio = groups / step
+        # What a 16-bit dtype adds grows with k: only small k can tell a grid from chance.
+        small = (np.abs(ratio) > 0.5) & (np.abs(ratio) <= min(levels - 1, 12))
+        off = (np.abs(ratio - np.round(ratio)) <= 0.1) & small
+        fits = np.isnan(steps) & (off.sum(axis=1) >= 0.97 * small.sum(axis=1))
+        steps[fits] = step[fits, 0]
+    return steps
+
+
 def _integer_grid(levels: int, size: int) -> Callable[[Any], bool]:
     """Return a test for rows of k * step, |k| <= levels, one step for each group (0: the row)."""
 
@@ -102,13 +160,11 @@ def _integer_grid(levels: int, size: int) -> Callable[[Any], bool]:
         import numpy as np
 
         groups = _groups(row, size or len(row))
-        step = np.abs(groups).max(axis=1, keepdims=True) / levels
-        step[step == 0] = 1.0
-        ratio = groups / step
-        # What a 16-bit dtype adds grows with k: only small k can tell a grid from chance.
-        small = (np.abs(ratio) > 0.5) & (np.abs(ratio) <= min(levels - 1, 12))
-        off = np.abs(ratio - np.round(ratio))[small]
-        return len(off) >= 10 and float((off <= 0.1).mean()) > 0.97
+        steps = _steps(row, levels, size)
+        if np.isnan(steps).any():
+            return False
+        ratio = np.abs(groups / steps[:, None])
+        return int(((ratio > 0.5) & (ratio <= min(levels - 1, 12))).sum()) >= 10
 
     return on_grid
 
@@ -117,9 +173,8 @@ def _integer_bound(levels: int, size: int) -> Callable[[Any], Any]:
     def bound(row: Any) -> Any:
         import numpy as np
 
-        groups = _groups(row, size or len(row))
-        step = np.abs(groups).max(axis=1, keepdims=True) / levels
-        return np.repeat(step[:, 0], groups.shape[1])[: len(row)] * 0.52
+        steps = _steps(row, levels, size)
+        return np.repeat(steps, size or len(row))[: len(row)] * 0.52
 
     return bound
 

@@ -21,7 +21,7 @@ from eagleconv.checkpoint.checkpoint import Checkpoint, TensorInfo
 from eagleconv.checkpoint.ranges import prefetch
 from eagleconv.drafter.names import QUANT_SUFFIXES
 from eagleconv.target.names import Place, place_of
-from eagleconv.target.quantized import STORED, read_row
+from eagleconv.target.quantized import is_readable, read_row, row_bytes, width_of
 
 #: Version of the choice of rows; another one makes other fingerprints.
 SEED = 1
@@ -29,6 +29,9 @@ SEED = 1
 GROUPS, GROUP = 8, 8
 #: Values kept of each row.
 KEPT = 64
+#: Values read of each row, and where such a part may start: enough to show a quantiser's grid, and
+#: a wide target costs no more than a narrow one.
+WIDEST, ALIGNED = 4096, 256
 _EXPERT = re.compile(r"\.experts\.(\d+)\.")
 
 
@@ -41,7 +44,7 @@ class Row:
         index: Row, counted from 0; 0 for a vector.
         shape: Of the tensor.
         dtype: As stored.
-        digest: sha256 (16 hex digits) of the row's stored bytes; empty where it was dequantised.
+        digest: sha256 (16 hex digits) of the stored bytes that were read of the row.
         values: KEPT of its values at fixed places, float32.
     """
 
@@ -109,11 +112,19 @@ def row_from_json(name: str, text: Mapping[str, Any]) -> Row:
     )
 
 
-def columns(name: str, width: int) -> list[int]:
-    """Return the places of a row whose values are kept."""
-    if width <= KEPT:
-        return list(range(width))
-    return sorted(random.Random(f"{SEED}:columns:{name}").sample(range(width), KEPT))
+def span(name: str, width: int) -> tuple[int, int]:
+    """Return the first value and the number of values that are read of a row."""
+    if width <= WIDEST:
+        return 0, width
+    places = (width - WIDEST) // ALIGNED + 1
+    return random.Random(f"{SEED}:span:{name}").randrange(places) * ALIGNED, WIDEST
+
+
+def columns(name: str, count: int) -> list[int]:
+    """Return the places of the values that are kept, in what is read of a row."""
+    if count <= KEPT:
+        return list(range(count))
+    return sorted(random.Random(f"{SEED}:columns:{name}").sample(range(count), KEPT))
 
 
 def rows_of(place: Place, count: int) -> list[int]:
@@ -226,25 +237,21 @@ def read_weights(target: Checkpoint, vocabulary: int, quick: bool = False) -> We
     Returns:
         Rows sorted by name. Packed matrices that cannot be read row by row are left out.
     """
-    plan = [(p, i, r) for p, i, r in wanted(target, vocabulary, quick) if i.dtype in STORED]
-    prefetch(target.reader, [part for _, info, rows in plan for part in _parts(info, rows)])
+    plan = [(p, i, r) for p, i, r in wanted(target, vocabulary, quick) if is_readable(target, i)]
+    prefetch(target.reader, [part(i, p.name, row) for p, i, rows in plan for row in rows])
     rows = [read_one(target, p.name, info, row) for p, info, rows in plan for row in rows]
     return Weights(SEED, quick, tuple(sorted(rows, key=lambda row: (row.name, row.index))))
 
 
-def _parts(info: TensorInfo, rows: Sequence[int]) -> list[tuple[TensorInfo, int, int]]:
-    size = row_bytes(info)
-    return [(info, row * size, size) for row in rows]
-
-
-def row_bytes(info: TensorInfo) -> int:
-    """Return the size of one row; a vector is one row."""
-    return info.nbytes if len(info.shape) == 1 else info.nbytes // info.shape[0]
+def part(info: TensorInfo, name: str, index: int) -> tuple[TensorInfo, int, int]:
+    """Return what is read of a row, for `prefetch`."""
+    return (info, *row_bytes(info, index, *span(name, width_of(info))))
 
 
 def read_one(target: Checkpoint, name: str, info: TensorInfo, index: int) -> Row:
     """Read one row as values, dequantised where its scales are beside it."""
-    stored, values = read_row(target, info, index, row_bytes(info))
+    stored, values = read_row(target, info, index, *span(name, width_of(info)))
     chosen = columns(name, len(values))
     digest = hashlib.sha256(stored).hexdigest()[:16]
-    return Row(name, index, info.shape, info.dtype, digest, tuple(float(values[c]) for c in chosen))
+    kept = values[chosen].astype("<f4").tolist()
+    return Row(name, index, info.shape, info.dtype, digest, tuple(kept))

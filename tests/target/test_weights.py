@@ -12,7 +12,7 @@ import pytest
 from eagleconv.checkpoint.source import open_source
 from eagleconv.target.compare_weights import RowAnswer, compare_recorded, compare_with_target
 from eagleconv.target.names import place_of
-from eagleconv.target.rows import Weights, read_weights, weights_from_json
+from eagleconv.target.rows import Weights, columns, read_weights, span, weights_from_json
 from tests.target import made
 
 VOCAB = made.SIZES["vocab"]
@@ -171,6 +171,62 @@ def test_stored_fp8_is_dequantised(
     found = answers(recorded, made.write(tmp_path / "fp8", plain, extra=extra))
     assert sum(a.answer == "quantised" for a in found) == 7 * made.SIZES["layers"]
     assert "different" not in kinds(found)
+
+
+def test_other_scales_are_other_weights(tmp_path: Path) -> None:
+    """The same fp8 bytes, one scale changed."""
+    plain = {k: v for k, v in made.arrays().items() if "layers.1.mlp.up" not in k}
+    name, w = (
+        "model.layers.1.mlp.up_proj.weight",
+        made.arrays()["model.layers.1.mlp.up_proj.weight"],
+    )
+    trees = []
+    for factor in (1.0, 1.25):
+        scale = np.abs(w).max(axis=1, keepdims=True) / 448
+        extra = {
+            name: made.stored(made.fp8_bits(w / scale), "F8_E4M3"),
+            name + "_scale": made.scales(scale * factor),
+        }
+        trees.append(made.write(tmp_path / str(factor), plain, extra=extra))
+    before = weights(trees[0])
+    assert kinds(answers(before, trees[0])) == {"identical"}
+    found = answers(before, trees[1])
+    assert [a.name for a in found if a.answer != "identical"] == ["layers.1.mlp.up_proj.weight"]
+    assert "different" in kinds(found)
+
+
+def test_wide_rows_are_read_in_part(tmp_path: Path) -> None:
+    """A part of 4096 values, whose largest need not be the row's, still shows an int8 grid."""
+    rng = np.random.default_rng(3)
+    wide = rng.normal(0, 0.05, (8, 20000)).astype(np.float32)
+    wide[:, ::7] *= 4
+    name = "model.layers.0.mlp.down_proj.weight"
+    base = made.write(tmp_path / "base", {name: wide})
+    before = weights(base)
+    (row,) = before.rows
+    assert kinds(answers(before, made.write(tmp_path / "8", {name: made.int8(wide)}))) == {
+        "quantised"
+    }
+    start, count = span(row.name, 20000)
+    assert (count, start % 256) == (4096, 0)
+    outside, inside = wide.copy(), wide.copy()
+    outside[row.index, (start + count) % 20000] += 1.0
+    inside[row.index, start + columns(row.name, count)[5]] += 1.0
+    assert kinds(answers(before, made.write(tmp_path / "o", {name: outside}))) == {"identical"}
+    assert kinds(answers(before, made.write(tmp_path / "i", {name: inside}))) == {"different"}
+
+
+def test_a_packed_scale_is_not_guessed(recorded: Weights, tmp_path: Path) -> None:
+    """mxfp8 has scales of its own kind: such rows are unread, not different."""
+    name = "model.layers.1.mlp.up_proj.weight"
+    w = made.arrays()[name]
+    plain = {k: v for k, v in made.arrays().items() if k != name}
+    extra = {
+        name: made.stored(made.fp8_bits(w * 100), "F8_E4M3"),
+        name + "_scale": ("U8", (w.shape[0], w.shape[1] // 32), bytes(w.size // 32)),
+    }
+    found = answers(recorded, made.write(tmp_path / "mx", plain, extra=extra))
+    assert [a.answer for a in found if a.answer != "identical"] == ["unreadable"]
 
 
 def test_quick_reads_one_matrix_a_layer(tmp_path: Path) -> None:
