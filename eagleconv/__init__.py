@@ -128,8 +128,8 @@ def validate(
     from eagleconv.rules import RULES
     from eagleconv.rules.asked import find_engine
     from eagleconv.rules.selection import resolve
-    from eagleconv.rules.validate import open_target
     from eagleconv.rules.validate import validate as run
+    from eagleconv.target.view import open_target
 
     chosen = resolve(select, RULES) if select else tuple(r.code for r in RULES)
     left_out = resolve(ignore, RULES) if ignore else ()

@@ -17,7 +17,7 @@ from tests.test_upgrade_cli import ROOT
 
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 STEPS = ACTION["runs"]["steps"]
-FAILING, PASSING = ("fixtures/invalid/both-norms", "fixtures/valid/specforge")
+FAILING, PASSING = ("fixtures/invalid/both-norms", "fixtures/valid/specforge-norm-output")
 
 
 @dataclass

@@ -7,6 +7,7 @@ import jsonschema
 import pytest
 
 from eagleconv.checkpoint.schema import load
+from eagleconv.drafter.declared import Declared
 from eagleconv.rules.settings import Settings, find_configuration
 from tests.validations import OPEN, run, standing_here, validated
 
@@ -49,6 +50,7 @@ def test_every_setting_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         "deep": True,
         "select": ("ECT001", "ECV002"),
         "ignore": ("ECC003",),
+        "declared": Declared(),
     }
     assert fake.calls["org/other"] == fake.calls["other"]
     assert fake.calls["ckpt"] == fake.calls["other"] | {
@@ -73,6 +75,7 @@ def test_the_command_line_wins(monkeypatch: pytest.MonkeyPatch) -> None:
         "deep": False,
         "select": ("ECT001",),
         "ignore": ("ECV002",),
+        "declared": Declared(),
     }
     assert result.exit_code == 1
     assert result.stdout.startswith("ckpt\n")
@@ -89,6 +92,7 @@ def test_without_a_file_nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
         "deep": False,
         "select": (),
         "ignore": (),
+        "declared": Declared(),
     }
 
 

@@ -13,10 +13,10 @@ from eagleconv.engines.engine import Engine, traits
 from eagleconv.engines.loadings import LOADINGS
 from eagleconv.engines.simulate import Deviation, Files, holds, simulate
 from eagleconv.rules.config import misplaced
-from eagleconv.rules.embedding import compare_embedding
 from eagleconv.rules.finding import EngineVerdict, Severity, Verdict
 from eagleconv.rules.rule import Hit, Rule
 from eagleconv.rules.subject import Subject
+from eagleconv.target.embedding import compare_embedding
 
 #: Findings of the reader that make the stored map, read as offsets, another one than trained.
 _WRONG_MAPS = ("ECV002", "ECV003", "ECV004", "ECV010")
@@ -135,7 +135,7 @@ def _facts_against(
         if applies and holds(fact.versions, version) and fact.runner in ("", runner):
             effect: Effect = "refused" if fact.verdict == "refused" else "wrong"
             if "own_embedding_same_width" in fact.when:
-                compared = compare_embedding(s)
+                compared = compare_embedding(s.drafter, s.target, s.deep) if s.target else None
                 if compared is not None and compared.equal:
                     continue
                 effect = "open" if compared is None else effect

@@ -2,26 +2,29 @@
 
 from collections.abc import Iterator
 
-from eagleconv.rules.embedding import compare_embedding, compare_head
 from eagleconv.rules.rule import Hit, Rule
 from eagleconv.rules.subject import Subject
+from eagleconv.rules.values import fresh_like, moments
+from eagleconv.target.embedding import compare_embedding, compare_head
 
 
 def _embedding(s: Subject) -> Iterator[Hit]:
-    found = compare_embedding(s)
+    found = compare_embedding(s.drafter, s.target, s.deep) if s.target else None
     if found is None or found.equal:
         return
     rows = f"{found.differing} of {found.rows} rows differ"
     if found.examples:
         rows += f" (first {', '.join(map(str, found.examples))})"
     if found.unrelated:
+        stored = s.checkpoint.tensors[found.tensor]
+        fresh = fresh_like(moments(found.sample.ravel(), stored.shape)) != ""
         yield Hit(
             f"the drafter's embedding has nothing to do with the target's (cosine "
             f"{found.cosine:.3f}, {rows})"
-            + (": it looks freshly initialised, exported by mistake" if found.fresh else ""),
+            + (": it looks freshly initialised, exported by mistake" if fresh else ""),
             "leave it out, so that engines share the target's, if it was trained with the target's",
             tensor=found.tensor,
-            severity="error" if found.fresh else None,
+            severity="error" if fresh else None,
         )
     else:
         yield Hit(
@@ -33,7 +36,7 @@ def _embedding(s: Subject) -> Iterator[Hit]:
 
 
 def _head(s: Subject) -> Iterator[Hit]:
-    found = compare_head(s)
+    found = compare_head(s.drafter, s.target, s.deep) if s.target else None
     if found is not None and found.shifted:
         yield Hit(
             f"lm_head rows are the target's rows d2t[i], not i + d2t[i] ({found.matching} of "

@@ -9,7 +9,7 @@ _F16_MAX = 65504.0
 
 
 def _inherits(s: Subject) -> Iterator[Hit]:
-    theirs = s.target_value("quantization_config")
+    theirs = s.target.value("quantization_config") if s.target else None
     if theirs and s.value("quantization") is None and "quantization" in s.drafter.facts:
         method = (
             theirs.get("quant_method", "quantised") if isinstance(theirs, dict) else "quantised"
@@ -23,9 +23,10 @@ def _inherits(s: Subject) -> Iterator[Hit]:
 
 
 def _dtype_of_target(s: Subject) -> Iterator[Hit]:
-    said = s.target_value("dtype") or s.target_value("torch_dtype")
-    dtype = s.value("dtype")
-    if said and dtype and said != dtype and not s.target_value("quantization_config"):
+    if s.target is None or s.target.value("quantization_config"):
+        return
+    said, dtype = s.target.dtype, s.value("dtype")
+    if said and dtype and said != dtype:
         yield Hit(
             f"the drafter is stored in {dtype}, the target in {said}: vLLM casts it to the "
             "target's, SGLang to the dtype in the drafter's config",
@@ -35,7 +36,7 @@ def _dtype_of_target(s: Subject) -> Iterator[Hit]:
 
 
 def _overflow(s: Subject) -> Iterator[Hit]:
-    if s.target_value("dtype") != "float16" and s.target_value("torch_dtype") != "float16":
+    if s.target is None or s.target.dtype != "float16":
         return
     for stored in s.drafter.tensors.values():
         summary = s.summary(stored)

@@ -10,50 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 from eagleconv.checkpoint.checkpoint import Checkpoint
 from eagleconv.drafter.evidence import lookup
-from eagleconv.drafter.facts import Fact, TargetConfig
+from eagleconv.drafter.facts import Fact
 from eagleconv.drafter.read import NO_LAYOUT, Drafter
 from eagleconv.engines.engine import Engine
 from eagleconv.engines.loadings import LOADINGS
 from eagleconv.engines.read_config import holds
 from eagleconv.rules.known_keys import unknown_keys
 from eagleconv.rules.values import Summary, summarise
-from eagleconv.target.config import NESTED
+from eagleconv.target.view import TargetView
 
 if TYPE_CHECKING:
     from eagleconv.rules.engine import Judgement
 
 #: Tensors up to this many bytes are looked at without --deep: norms and biases.
 SMALL = 1 << 18
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The target as validation sees it.
-
-    Attributes:
-        facts: What every drafter needs to know.
-        config: Its config.json.
-        weights: Its opened checkpoint (headers), or None, and then `why` says why not.
-        directory: Its local directory, or empty.
-        why: Why there are no weights.
-    """
-
-    facts: TargetConfig
-    config: dict[str, Any]
-    weights: Checkpoint | None
-    directory: str
-    why: str = ""
-
-    @property
-    def text_config(self) -> dict[str, Any]:
-        """Config of the language model, inside wrappers too."""
-        config = self.config
-        while "num_hidden_layers" not in config:
-            inner = next((config[k] for k in NESTED if isinstance(config.get(k), dict)), None)
-            if inner is None:
-                break
-            config = inner
-        return config
 
 
 @dataclass(slots=True)
@@ -71,7 +41,7 @@ class Subject:
 
     drafter: Drafter
     engines: tuple[tuple[Engine, str], ...] = ()
-    target: Target | None = None
+    target: TargetView | None = None
     context_length: int | None = None
     deep: bool = False
     judged: tuple[Judgement, ...] | None = None
@@ -132,15 +102,9 @@ class Subject:
         """Return the target as the user named it, or an empty string."""
         return self.target.facts.name.rstrip("/") if self.target else ""
 
-    def target_value(self, key: str) -> Any:
-        """Return a value of the target's config, of its language model first."""
-        if self.target is None:
-            return None
-        return self.target.text_config.get(key, self.target.config.get(key))
-
     def target_positions(self) -> int | None:
         """Return the target's max_position_embeddings, if it says one."""
-        value = self.target_value("max_position_embeddings")
+        value = self.target.value("max_position_embeddings") if self.target else None
         return value if isinstance(value, int) else None
 
     def target_tokenizer_size(self) -> int | None:

@@ -1,22 +1,19 @@
 """Run the rules over one checkpoint."""
 
-import os
 from collections.abc import Iterator, Sequence
 
-from eagleconv.checkpoint.checkpoint import Checkpoint
-from eagleconv.checkpoint.json_file import load_object
-from eagleconv.checkpoint.source import open_source, parse_hub_id
+from eagleconv.checkpoint.source import open_source
 from eagleconv.drafter.declared import Declared
 from eagleconv.drafter.facts import Question, Trap, variant_words
 from eagleconv.drafter.read import Drafter, read_drafter
 from eagleconv.engines.engine import Engine
-from eagleconv.errors import EagleconvError, MissingExtraError, UsageError
-from eagleconv.rules import BY_CODE, RULES
+from eagleconv.errors import EagleconvError, UsageError
+from eagleconv.rules import RULES
 from eagleconv.rules.engine import judgements, verdict_of
 from eagleconv.rules.finding import SEVERITIES, Finding, Location, Severity, Skipped, Validated
 from eagleconv.rules.rule import Hit, Rule
-from eagleconv.rules.subject import Subject, Target
-from eagleconv.target.config import target_of
+from eagleconv.rules.subject import Subject
+from eagleconv.target.view import TargetView
 
 #: Question -> the rule that reports it.
 QUESTION_RULES = {
@@ -41,7 +38,7 @@ _NEEDS = {
 
 def validate(
     source: str,
-    target: Target | None,
+    target: TargetView | None,
     engines: Sequence[tuple[Engine, str]],
     context_length: int | None,
     deep: bool,
@@ -52,7 +49,7 @@ def validate(
 
     Args:
         source: A directory, `org/name`, or `hf://org/name@revision`.
-        target: From `open_target`, or None.
+        target: From `target.view.open_target`, or None.
         engines: (engine, version) to judge for.
         context_length: The context that is planned, or None.
         deep: Read every tensor.
@@ -179,50 +176,3 @@ def _finding(rule: Rule, hit: Hit, s: Subject) -> Finding:
         hit.hint or rule.fix,
         hit.engine,
     )
-
-
-def open_target(text: str) -> Target:
-    """Open a target: its config, and headers of its weights where there are any.
-
-    Args:
-        text: A directory, a config.json, or a Hub id.
-
-    Raises:
-        SourceError: Its config cannot be read.
-    """
-    directory = text if os.path.isdir(text) else ""
-    path = os.path.join(text, "config.json") if directory else text
-    if not os.path.exists(text) and parse_hub_id(text) is not None:
-        hub_id = parse_hub_id(text)
-        assert hub_id is not None
-        from eagleconv.checkpoint.hub import download_config
-
-        path = download_config(hub_id.repo, hub_id.revision)
-    config = _load_config(path, text)
-    facts = target_of(config, text)
-    weights: Checkpoint | None = None
-    why = "the target is a config.json without weights"
-    if directory or not os.path.exists(text):
-        try:
-            weights = open_source(text, weights=False)
-        except MissingExtraError as error:
-            why = f"the target's weights cannot be read: {error.message}"
-        except EagleconvError as error:
-            why = f"the target's weights cannot be read: {error.message}"
-    return Target(facts, config, weights, directory, "" if weights else why)
-
-
-def _load_config(path: str, text: str) -> dict[str, object]:
-    from eagleconv.errors import SourceError
-
-    try:
-        with open(path, "rb") as file:
-            return load_object(file.read(), f"target {text}")
-    except OSError as error:
-        raise SourceError(
-            f"target {text} cannot be read: {(error.strerror or str(error)).lower()}",
-            "give a directory, a config.json, org/name or hf://org/name@revision",
-        ) from None
-
-
-__all__ = ["BY_CODE", "open_target", "validate"]

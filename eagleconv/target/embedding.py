@@ -9,17 +9,9 @@ from eagleconv.checkpoint.checkpoint import Checkpoint, TensorInfo
 from eagleconv.checkpoint.ranges import prefetch
 from eagleconv.checkpoint.values import as_numbers
 from eagleconv.drafter import vocabulary
-from eagleconv.rules.subject import Subject
-from eagleconv.rules.values import fresh_like, moments
+from eagleconv.drafter.read import Drafter
+from eagleconv.target.view import TargetView
 
-#: Ends of the names of a target's embedding and head, over the families that have drafters.
-_EMBEDDINGS = (
-    "embed_tokens.weight",
-    "wte.weight",
-    "word_embeddings.weight",
-    "tok_embeddings.weight",
-)
-_HEADS = ("lm_head.weight", "output_layer.weight", "embed_out.weight")
 #: Rows compared without --deep, chosen by a fixed seed in runs of neighbours: of a repository, one
 #: run is one request. Of wide matrices fewer, so that their bytes stay as many.
 _ROWS, _RUN, _BYTES = 64, 8, 1 << 19
@@ -36,7 +28,7 @@ class Compared:
         examples: The first differing rows.
         largest: Largest |difference|.
         cosine: Cosine of all compared values.
-        fresh: Whether the drafter's rows look freshly initialised.
+        sample: Some of the drafter's rows, [n, h] float64.
     """
 
     tensor: str
@@ -45,7 +37,7 @@ class Compared:
     examples: tuple[int, ...]
     largest: float
     cosine: float
-    fresh: bool
+    sample: Any
 
     @property
     def equal(self) -> bool:
@@ -73,12 +65,6 @@ class Head:
     rows: int
     matching: int
     shifted: bool
-
-
-def find(target: Checkpoint, ends: tuple[str, ...]) -> TensorInfo | None:
-    """Return the first tensor with one of the endings, shortest name first."""
-    names = sorted((n for n in target.tensors if n.endswith(ends)), key=len)
-    return target.tensors[names[0]] if names else None
 
 
 def row(checkpoint: Checkpoint, tensor: TensorInfo, index: int) -> Any:
@@ -110,33 +96,42 @@ def _chosen(rows: int, size: int, everything: bool, run: int = _RUN) -> list[int
     return [start * _RUN + i for start in starts for i in range(run)]
 
 
-def _everything(s: Subject, target: Checkpoint) -> bool:
+def _everything(target: Checkpoint, deep: bool) -> bool:
     """Say whether all rows are compared; of a target that was not downloaded, a sample always."""
-    return s.deep and target.root != ""
+    return deep and target.root != ""
 
 
-def compare_embedding(s: Subject) -> Compared | None:
-    """Compare; None where the drafter has none, or the two cannot be compared."""
+def compare_embedding(drafter: Drafter, target: TargetView, deep: bool = False) -> Compared | None:
+    """Compare the drafter's embedding with the target's.
+
+    Args:
+        drafter: The drafter.
+        target: The target.
+        deep: Compare all rows of a local target, not a sample.
+
+    Returns:
+        None where the drafter has none, or the two cannot be compared.
+    """
     import numpy as np
 
-    stored = s.drafter.tensors.get("embed_tokens.weight")
-    weights = s.target.weights if s.target else None
-    theirs = find(weights, _EMBEDDINGS) if weights else None
+    stored = drafter.tensors.get("embed_tokens.weight")
+    weights, theirs = target.weights, target.tensor("embedding")
     if stored is None or weights is None or theirs is None:
         return None
-    ours = s.checkpoint.tensors[stored]
+    checkpoint = drafter.checkpoint
+    ours = checkpoint.tensors[stored]
     if len(ours.shape) != 2 or ours.shape[1:] != theirs.shape[1:]:
         return None
     differing, largest, dot, ours_2, theirs_2 = [], 0.0, 0.0, 0.0, 0.0
     sample: list[Any] = []
     count = min(ours.shape[0], theirs.shape[0])
-    rows = _chosen(count, row_size(ours), _everything(s, weights))
-    fetch_rows(s.checkpoint, ours, rows)
+    rows = _chosen(count, row_size(ours), _everything(weights, deep))
+    fetch_rows(checkpoint, ours, rows)
     fetch_rows(weights, theirs, rows)
     rounding = {"BF16": 2.0**-8, "F16": 2.0**-11}.get(ours.dtype, 0.0)
     with np.errstate(all="ignore"):  # NaN differs, and ECT011 names it
         for index in rows:
-            a, b = row(s.checkpoint, ours, index), row(weights, theirs, index)
+            a, b = row(checkpoint, ours, index), row(weights, theirs, index)
             if a is None or b is None:
                 return None
             if len(sample) < _ROWS:
@@ -151,31 +146,41 @@ def compare_embedding(s: Subject) -> Compared | None:
             largest = max(largest, float(delta.max()))
             dot, ours_2, theirs_2 = dot + a @ b, ours_2 + a @ a, theirs_2 + b @ b
     cosine = float(dot / np.sqrt(ours_2 * theirs_2)) if ours_2 and theirs_2 else 0.0
-    fresh = fresh_like(moments(np.concatenate(sample), ours.shape)) != ""
-    return Compared(stored, len(rows), len(differing), tuple(differing[:3]), largest, cosine, fresh)
+    first = tuple(differing[:3])
+    return Compared(stored, len(rows), len(differing), first, largest, cosine, np.stack(sample))
 
 
-def compare_head(s: Subject) -> Head | None:
-    """Compare lm_head rows with the target's rows at d2t[i] and i + d2t[i]; None if impossible."""
-    stored, map_name = s.drafter.tensors.get("lm_head.weight"), s.drafter.tensors.get("d2t")
-    weights = s.target.weights if s.target else None
-    theirs = (find(weights, _HEADS) or find(weights, _EMBEDDINGS)) if weights else None
+def compare_head(drafter: Drafter, target: TargetView, deep: bool = False) -> Head | None:
+    """Compare lm_head rows with the target's rows at d2t[i] and i + d2t[i].
+
+    Args:
+        drafter: The drafter.
+        target: The target.
+        deep: Compare all rows of a local target, not a sample.
+
+    Returns:
+        None where there is no such head, or the two cannot be compared.
+    """
+    stored, map_name = drafter.tensors.get("lm_head.weight"), drafter.tensors.get("d2t")
+    weights = target.weights
+    theirs = target.tensor("head") or target.tensor("embedding")
     if stored is None or map_name is None or weights is None or theirs is None:
         return None
-    ours, map_info = s.checkpoint.tensors[stored], s.checkpoint.tensors[map_name]
+    checkpoint = drafter.checkpoint
+    ours, map_info = checkpoint.tensors[stored], checkpoint.tensors[map_name]
     if ours.shape[1:] != theirs.shape[1:] or map_info.dtype not in vocabulary.INTEGERS:
         return None
-    offsets = vocabulary.integers(s.checkpoint.read(map_name), map_info.dtype, "d2t")
-    everything = _everything(s, weights)
+    offsets = vocabulary.integers(checkpoint.read(map_name), map_info.dtype, "d2t")
+    everything = _everything(weights, deep)
     # Half as many: equal to the last bit says more than nearly equal, and the target's rows for
     # neighbours of the draft vocabulary lie apart.
     rows = _chosen(min(len(offsets), ours.shape[0]), row_size(ours), everything, _RUN // 2)
     # Nearly always no row is wrong, which some of them show.
     few = rows if everything else rows[::2]
-    if not any(_equal(s.checkpoint, ours, weights, theirs, few, offsets)):
+    if not any(_equal(checkpoint, ours, weights, theirs, few, offsets)):
         return Head(stored, len(few), 0, False)
-    wrong = sum(_equal(s.checkpoint, ours, weights, theirs, rows, offsets))
-    right = sum(_equal(s.checkpoint, ours, weights, theirs, rows, vocabulary.target_ids(offsets)))
+    wrong = sum(_equal(checkpoint, ours, weights, theirs, rows, offsets))
+    right = sum(_equal(checkpoint, ours, weights, theirs, rows, vocabulary.target_ids(offsets)))
     return Head(stored, len(rows), wrong, wrong > right and wrong * 2 > len(rows))
 
 
