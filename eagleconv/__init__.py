@@ -17,9 +17,20 @@ if TYPE_CHECKING:
     from eagleconv.drafter.declared import Declared
     from eagleconv.drafter.read import Drafter
     from eagleconv.rules.finding import Validated
+    from eagleconv.target.fingerprint import Fingerprint
+    from eagleconv.target.match import Matched
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "diff", "inspect", "upgrade", "validate", "verify"]
+__all__ = [
+    "__version__",
+    "diff",
+    "fingerprint",
+    "inspect",
+    "match",
+    "upgrade",
+    "validate",
+    "verify",
+]
 
 
 def inspect(source: str, *, target: str | None = None) -> Drafter:
@@ -75,12 +86,14 @@ def upgrade(
     from eagleconv.conversion.apply import Upgraded, apply, carried_files, check_reread
     from eagleconv.conversion.plan import plan_layout
     from eagleconv.drafter.read import read_drafter
-    from eagleconv.target.config import read_target
+    from eagleconv.target.record import target_record
+    from eagleconv.target.view import open_target
 
     checkpoint = open_source(source, weights=True)
+    view = None
     try:
-        facts = read_target(target) if target else None
-        drafter = read_drafter(checkpoint, declared, facts)
+        view = open_target(target) if target else None
+        drafter = read_drafter(checkpoint, declared, view.facts if view else None)
         plan = plan_layout(drafter)
         check_reread(drafter, plan)
         if dry_run:
@@ -88,9 +101,11 @@ def upgrade(
         if output is None:
             name = source.split("/")[-1].split("@")[0]
             output = (name if checkpoint.revision else os.path.abspath(source)) + "-3.1-layout"
-        return apply(drafter, plan, output, progress, on_written)
+        return apply(drafter, plan, output, progress, on_written, target_record(drafter, view))
     finally:
         checkpoint.close()
+        if view is not None:
+            view.close()
 
 
 def validate(
@@ -139,8 +154,63 @@ def validate(
         codes = [code for code in chosen if code not in left_out]
         return run(source, opened, asked, context_length, deep, codes, declared)
     finally:
-        if opened is not None and opened.weights is not None:
-            opened.weights.close()
+        if opened is not None:
+            opened.close()
+
+
+def fingerprint(target: str, *, quick: bool = False) -> Fingerprint:
+    """Read what identifies a target: shapes, tokenizer, template, rows of its weights.
+
+    Args:
+        target: A directory, config.json or Hub id; of a repository some megabytes are fetched.
+        quick: Of the weights, read embedding, head, and one matrix and one norm of each layer.
+
+    Raises:
+        SourceError: It cannot be read, or a file of it is broken.
+    """
+    from eagleconv.target.fingerprint import take_fingerprint
+    from eagleconv.target.view import open_target
+
+    view = open_target(target)
+    try:
+        return take_fingerprint(view, quick)
+    finally:
+        view.close()
+
+
+def match(drafter: str, target: str, *, adapters: Sequence[str] = ()) -> Matched:
+    """Say whether a target is the model a drafter was made for, level by level.
+
+    Args:
+        drafter: A directory, `org/name`, or `hf://org/name@revision`.
+        target: A directory, config.json, Hub id, or a file of `eagleconv fingerprint`.
+        adapters: Directories of adapters that are served with the target; one that lies in the
+            target's directory is found.
+
+    Raises:
+        SourceError: One of them cannot be read, or the drafter is none.
+    """
+    from eagleconv.checkpoint.source import open_source
+    from eagleconv.drafter.read import read_drafter
+    from eagleconv.target.adapter import find_adapters
+    from eagleconv.target.fingerprint import load_fingerprint, take_fingerprint
+    from eagleconv.target.match import compare
+    from eagleconv.target.view import open_target
+
+    known = load_fingerprint(target) if os.path.isfile(target) else None
+    checkpoint = open_source(drafter, weights=False)
+    view = None
+    try:
+        read = read_drafter(checkpoint, collect=True)
+        if known is None:
+            view = open_target(target)
+            known = take_fingerprint(view, weights=False)
+        found = find_adapters(adapters, view.directory if view else "")
+        return compare(read, known, view, found)
+    finally:
+        checkpoint.close()
+        if view is not None:
+            view.close()
 
 
 def verify(directory: str) -> Verified:

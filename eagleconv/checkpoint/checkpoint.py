@@ -1,7 +1,7 @@
 """What a checkpoint is to the rest of the house: a config, named bytes, the files beside them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 
@@ -63,6 +63,7 @@ class Checkpoint:
         reader: Gives the bytes.
         manifest: The `eagleconv.json` beside the weights, when it describes these very files.
         notes: Sentences about the files that a reader should see (index missing, ...).
+        digests: sha256 of weight files, where the Hub tells it.
     """
 
     source: str
@@ -78,6 +79,7 @@ class Checkpoint:
     reader: TensorReader
     manifest: dict[str, Any] | None
     notes: tuple[str, ...]
+    digests: Mapping[str, str] = field(default_factory=dict)
 
     def read(self, name: str) -> bytes:
         """Return all bytes of one tensor. For small tensors: d2t, t2d, norms."""

@@ -84,7 +84,8 @@ def open_hub(text: str, repo: str, revision: str, *, weights: bool) -> Checkpoin
         if file.rfilename.count("/") <= 1
         and not any(part.startswith(".") for part in file.rfilename.split("/"))
     }
-    repository = Repository(text, repo, str(info.sha), sizes)
+    digests = {f.rfilename: f.lfs.sha256 for f in info.siblings or () if f.lfs is not None}
+    repository = Repository(text, repo, str(info.sha), sizes, digests)
     choice = choose([name for name in sizes if "/" not in name], text)
     if weights:
         _announce(repository)
@@ -201,6 +202,7 @@ def _open_headers(repository: Repository, choice: Choice) -> Checkpoint:
         ),
         manifest=None,
         notes=choice.notes,
+        digests={f: repository.digests[f] for f in files if f in repository.digests},
     )
     return with_manifest(checkpoint, sizes, config_bytes, partial(repository.read_small, MANIFEST))
 

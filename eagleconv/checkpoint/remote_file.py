@@ -36,12 +36,14 @@ class Repository:
         repo: `org/name`.
         sha: Of the commit.
         sizes: Its files with their sizes, hidden ones and deep ones left out.
+        digests: sha256 of its large files.
     """
 
     text: str
     repo: str
     sha: str
     sizes: Mapping[str, int]
+    digests: Mapping[str, str]
 
     def download(self, name: str) -> str:
         """Download one small file into the cache and return its path."""

@@ -19,6 +19,8 @@ COMMANDS = {
     "validate": "Will an engine run it as it was trained?",
     "rules": "What does validate check, and why?",
     "engines": "What does each engine run as it was trained, and since when?",
+    "match": "Is this the drafter of this target?",
+    "fingerprint": "Write down what identifies a target.",
     "diff": "What differs between two checkpoints, by meaning?",
     "verify": "Hold an output of eagleconv against its eagleconv.json.",
 }

@@ -30,6 +30,7 @@ class Upgraded:
         plan: The plan.
         drafter: The source, understood.
         not_carried: Files of the source that are not in the output.
+        target: The recorded fingerprint of the target, or None.
     """
 
     destination: str
@@ -37,6 +38,7 @@ class Upgraded:
     plan: Plan
     drafter: Drafter
     not_carried: tuple[str, ...]
+    target: Mapping[str, Any] | None = None
 
 
 def carried_files(drafter: Drafter) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -52,8 +54,17 @@ def apply(
     destination: str,
     progress: Callable[[int], None] | None = None,
     on_written: Callable[[], None] | None = None,
+    target: Mapping[str, Any] | None = None,
 ) -> Upgraded:
     """Write the plan's output.
+
+    Args:
+        drafter: The source, understood.
+        plan: What to write.
+        destination: The directory; it must not exist.
+        progress: Called with the number of bytes of each piece written.
+        on_written: Called the moment the output is in place.
+        target: What eagleconv.json records of the target (`target_record`).
 
     Raises:
         ConversionError: It cannot be written, or reads back as another drafter. Nothing is left.
@@ -75,9 +86,11 @@ def apply(
                 output.add_file(name, os.path.join(checkpoint.root, name))
             with open(os.path.join(checkpoint.root, MANIFEST), "rb") as file:
                 manifest = file.read()
+            if target != checkpoint.manifest.get("target"):
+                manifest = dump_json({**checkpoint.manifest, "target": target})
             _check_copy(output, checkpoint.manifest)
             output.commit(lambda records: manifest, on_written)
-            return Upgraded(destination, True, plan, drafter, left)
+            return Upgraded(destination, True, plan, drafter, left, target)
         output.add_bytes(CONFIG, dump_json(plan.config))
         entries: list[Any] = []
         for name, stored in plan.tensors.items():
@@ -91,8 +104,10 @@ def apply(
         output.add_tensors(entries, {"format": "pt", **metadata})
         for name in carried:
             output.add_file(name, os.path.join(checkpoint.root, name))
-        output.commit(lambda records: dump_json(manifest_of(drafter, plan, records)), on_written)
-    return Upgraded(destination, already, plan, drafter, left)
+        output.commit(
+            lambda records: dump_json(manifest_of(drafter, plan, records, target)), on_written
+        )
+    return Upgraded(destination, already, plan, drafter, left, target)
 
 
 def _check_copy(output: OutputDirectory, manifest: Mapping[str, Any]) -> None:
@@ -185,7 +200,12 @@ def aux_record(plan: Plan) -> dict[str, Any]:
     }
 
 
-def manifest_of(drafter: Drafter, plan: Plan, records: Mapping[str, FileRecord]) -> dict[str, Any]:
+def manifest_of(
+    drafter: Drafter,
+    plan: Plan,
+    records: Mapping[str, FileRecord],
+    target: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """Return the content of eagleconv.json."""
     source = drafter.checkpoint.source
     name = source if drafter.checkpoint.revision else os.path.basename(os.path.abspath(source))
@@ -207,4 +227,5 @@ def manifest_of(drafter: Drafter, plan: Plan, records: Mapping[str, FileRecord])
         "edits": [asdict(edit) for edit in plan.edits],
         "tensors": dict(plan.tensors),
         "files": write_records(records),
+        **({"target": dict(target)} if target else {}),
     }

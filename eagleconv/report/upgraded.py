@@ -1,6 +1,7 @@
 """What an upgrade did, in text."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from eagleconv.conversion.apply import Upgraded
@@ -14,6 +15,16 @@ def short(value: Any) -> str:
     """Return a value in at most some 60 characters."""
     text = "absent" if value is None else value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def recorded(target: Mapping[str, Any]) -> str:
+    """Say what a fingerprint holds, and what it does not."""
+    held = ["shapes"]
+    held += [n.replace("_", " ") for n in ("tokenizer", "chat_template") if target[n]]
+    if target["weights"]:
+        held.append(f"rows of {len(target['weights']['rows'])} tensors")
+    lacking = [f"{n.replace('_', ' ')} ({why})" for n, why in target["missing"].items()]
+    return ", ".join(held) + (f"; not {'; '.join(lacking)}" if lacking else "")
 
 
 def as_lines(done: Upgraded) -> str:
@@ -43,6 +54,8 @@ def as_lines(done: Upgraded) -> str:
     )
     if done.not_carried:
         lines.append(f"not carried: {', '.join(done.not_carried)}")
+    if done.target:
+        lines.append(f"recorded of the target: {recorded(done.target)}")
     for trap in drafter.traps:
         rule = BY_CODE[trap.code]
         lines.append(f"{rule.severity}: {rule.code} {rule.name}: {trap.message}")

@@ -61,6 +61,11 @@ class TargetView:
             return files_of(self.weights)
         return LocalFiles(self.facts.name, self.directory) if self.directory else None
 
+    def close(self) -> None:
+        """Release the files of its weights."""
+        if self.weights is not None:
+            self.weights.close()
+
     def value(self, key: str) -> Any:
         """Return a value of the config, of its language model first."""
         return self.text_config.get(key, self.config.get(key))

@@ -138,7 +138,15 @@ class Handler(BaseHTTPRequestHandler):
         ]
         if tree:
             return self.answer(200, json.dumps(entries).encode())
-        siblings = [{"rfilename": entry["path"], "size": entry["size"]} for entry in entries]
+        siblings = [
+            {
+                "rfilename": entry["path"],
+                "size": entry["size"],
+                # As git-lfs has it, for the weights alone.
+                **({"lfs": lfs(entry)} if entry["path"].endswith(".safetensors") else {}),
+            }
+            for entry in entries
+        ]
         info = {"id": repo, "modelId": repo, "sha": sha, "private": False, "siblings": siblings}
         return self.answer(200, json.dumps(info).encode())
 
@@ -212,6 +220,11 @@ def files(root: Path) -> dict[str, Path]:
     """Return the files of a repository by name."""
     found = (path for path in sorted(root.rglob("*")) if path.is_file())
     return {path.relative_to(root).as_posix(): path for path in found}
+
+
+def lfs(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the Hub says of a large file."""
+    return {"size": entry["size"], "sha256": entry["oid"], "pointerSize": 134}
 
 
 def digest(path: Path) -> str:
