@@ -42,7 +42,7 @@ def compare_tokenizers(ours: TokenizerPrint, theirs: TokenizerPrint) -> tuple[To
         if a != b:
             # What it adds around a text, chat templates write themselves.
             harmful = name != "post_processor"
-            sentence = f"{name} is {_short(b)}, recorded {_short(a)}"
+            sentence = f"{name} {_change(a, b)}"
             out.append(TokenDifference(name, harmful, sentence + (probe if harmful else "")))
     return tuple(out)
 
@@ -167,6 +167,17 @@ def _probe(ours: TokenizerPrint, theirs: TokenizerPrint) -> str:
     if at is None:
         return f"; the probe text has {len(theirs.probe)} ids, recorded {len(ours.probe)}"
     return f"; token {at} of the probe text is id {theirs.probe[at]}, recorded {ours.probe[at]}"
+
+
+def _change(a: Any, b: Any) -> str:
+    """Say how a component changed: the keys, where it is still of the same kind."""
+    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        place = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
+        return f"part {place + 1} ({b[place].get('type')}) {_change(a[place], b[place])}"
+    if isinstance(a, dict) and isinstance(b, dict) and a.get("type") == b.get("type"):
+        keys = sorted(k for k in {*a, *b} if a.get(k) != b.get(k))
+        return "; ".join(f"has {k} {_short(b.get(k))}, recorded {_short(a.get(k))}" for k in keys)
+    return f"is {_short(b)}, recorded {_short(a)}"
 
 
 def _short(component: Any) -> str:

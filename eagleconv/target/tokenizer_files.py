@@ -16,7 +16,7 @@ from typing import Any
 from eagleconv.checkpoint.json_file import load_object
 from eagleconv.errors import SourceError
 from eagleconv.target.files import Files
-from eagleconv.target.tokenizer_json import FLAGS, GAP, AddedToken, Parsed
+from eagleconv.target.tokenizer_json import FLAGS, GAP, AddedToken, Parsed, score_text
 
 _CONFIG = "tokenizer_config.json"
 #: Types of pieces that are no part of a text (sentencepiece_model.proto, SentencePiece.Type).
@@ -143,7 +143,7 @@ def _sentencepiece(data: bytes) -> Parsed:
             piece = dict(_fields(_bytes(value)))
             number, text = len(ids), _bytes(piece[1]).decode("utf-8")
             ids[number] = text
-            scores.append(repr(struct.unpack("<f", struct.pack("<I", piece.get(2, 0)))[0]))
+            scores.append(score_text(struct.unpack("<f", struct.pack("<I", piece.get(2, 0)))[0]))
             kind = piece.get(3, 1)
             if kind in _CONTROL:
                 added.append(AddedToken(number, text, _CONTROL[kind][0]))

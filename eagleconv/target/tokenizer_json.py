@@ -120,7 +120,7 @@ def _parse(text: Mapping[str, Any]) -> Parsed:
     merges: tuple[str, ...] | None = None
     if isinstance(vocab, list):
         ids = {i: _string(piece) for i, (piece, _) in enumerate(vocab)}
-        merges = tuple(repr(float(score)) for _, score in vocab)
+        merges = tuple(score_text(score) for _, score in vocab)
     else:
         ids = {_integer(i): _string(token) for token, i in vocab.items()}
         if len(ids) != len(vocab):
@@ -141,6 +141,11 @@ def _parse(text: Mapping[str, Any]) -> Parsed:
             "post_processor": _post(canonical(text.get("post_processor"))),
         },
     )
+
+
+def score_text(score: float) -> str:
+    """Return a score as text: versions of the library differ in the last digits they read."""
+    return f"{float(score):.7g}"
 
 
 def _guess(model: Mapping[str, Any]) -> str:
@@ -202,10 +207,10 @@ def canonical(component: Any) -> Any:
 def _renamed(kind: str, component: Mapping[str, Any]) -> dict[str, Any]:
     """Return a component with old keys in their new form."""
     out = dict(component)
-    if kind == "Metaspace" and "add_prefix_space" in out:
-        # Before 0.15; both are written by 0.15 to 0.19, where the newer key counts.
-        prefix = out.pop("add_prefix_space")
-        out.setdefault("prepend_scheme", "always" if prefix else "never")
+    # 0.15 wrote both, with the scheme `always` beside a false prefix, which won; 0.19 refuses such
+    # a pair (pre_tokenizers/metaspace.rs, `Deserialize`).
+    if kind == "Metaspace" and not out.pop("add_prefix_space", True):
+        out["prepend_scheme"] = "never"
     return out
 
 
