@@ -13,7 +13,7 @@ from eagleconv.checkpoint.json_file import load_object
 from eagleconv.target import probe_text
 from eagleconv.target.files import Files
 from eagleconv.target.tokenizer_files import read_other
-from eagleconv.target.tokenizer_json import GAP, AddedToken, Parsed, parse
+from eagleconv.target.tokenizer_json import AddedToken, Parsed, parse
 
 _FILE = "tokenizer.json"
 #: Entries of a list that share a digest of four hex digits.
@@ -171,6 +171,3 @@ def _probe(data: bytes) -> tuple[int, ...] | None:
         return tuple(tokenizer.encode(probe_text.TEXT, add_special_tokens=False).ids)
     except Exception:  # the library raises Exception itself
         return None
-
-
-__all__ = ["GAP", "TokenizerPrint", "listed", "print_from_json", "read_tokenizer"]

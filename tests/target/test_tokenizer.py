@@ -18,7 +18,8 @@ from tokenizers import Tokenizer
 from eagleconv.errors import SourceError
 from eagleconv.target.compare_tokenizers import TokenDifference, compare_tokenizers
 from eagleconv.target.files import GivenFiles
-from eagleconv.target.tokenizer import TokenizerPrint, print_from_json, read_tokenizer
+from eagleconv.target.tokenizer import TokenizerPrint, listed, print_from_json, read_tokenizer
+from eagleconv.target.tokenizer_json import canonical
 from tests.target import made_pair
 
 DATA = Path(__file__).parents[1] / "data"
@@ -95,6 +96,32 @@ def test_what_says_nothing_about_ids_is_left_out(llama: dict[str, Any]) -> None:
     llama["model"]["merges"] = [pair.split(" ") for pair in llama["model"]["merges"]]
     # The library does not read all of these; the ids of the probe text are no part of the digest.
     assert parsed(llama).digest == before.digest
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            {"type": "Metaspace", "replacement": "▁", "add_prefix_space": False, "str_rep": "▁"},
+            {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "never", "split": True},
+        ),
+        (
+            {"type": "Metaspace", "replacement": "▁", "add_prefix_space": True},
+            {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
+        ),
+        ({"type": "Sequence", "normalizers": [{"type": "NFC"}]}, {"type": "NFC"}),
+        ({"type": "Sequence", "normalizers": []}, None),
+        ({"type": "ByteLevel", "add_prefix_space": True}, {"type": "ByteLevel", "use_regex": True}),
+    ],
+)
+def test_old_spellings_are_the_new_ones(old: Any, new: Any) -> None:
+    assert canonical(old) == canonical(new)
+
+
+def test_the_digest_of_a_list_is_of_all_of_it() -> None:
+    """Bytes and blocks can collide; this cannot."""
+    lists = (["a", "b"], ["a", "c"], ["ab"], ["a\n1:b"], ["", "a", "b"])
+    assert len({listed(texts).digest for texts in lists}) == len(lists)
 
 
 Change = Callable[[dict[str, Any]], Any]
