@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 demo: $(VENV)/demo.stamp
 	@rm -rf demo-output
 	$(BIN)/eagleconv inspect fixtures/smollm2-135m-eagle3
+	$(BIN)/eagleconv validate fixtures/smollm2-135m-eagle3 --engine vllm --engine sglang \
+	    --target fixtures/targets/smollm2-135m-instruct
 	$(BIN)/eagleconv upgrade fixtures/smollm2-135m-eagle3 -o demo-output \
 	    --target fixtures/targets/smollm2-135m-instruct
 	$(BIN)/eagleconv verify demo-output

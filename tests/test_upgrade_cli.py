@@ -3,6 +3,7 @@
 import filecmp
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -197,3 +198,12 @@ def test_diff_finds_nothing_after_an_upgrade_and_one_changed_value(tmp_path: Pat
     assert differs.returncode == 1
     assert "rms_norm_eps: 1e-05 | 1e-06" in differs.stdout
     assert "norm.weight: values: F16, max |delta| 0.5" in differs.stdout
+
+
+def test_engines_are_told_of_the_ids_that_were_written(tmp_path: Path) -> None:
+    """mlx-vlm takes default taps from the drafter's layers: harmless once ids are in the file."""
+    target = ROOT / "fixtures/targets/smollm2-135m-instruct"
+    without = run("upgrade", str(REAL), "-o", str(tmp_path / "a")).stdout
+    written = run("upgrade", str(REAL), "-o", str(tmp_path / "b"), "--target", str(target)).stdout
+    assert re.search(r"mlx-vlm .* silently wrong", without)
+    assert re.search(r"mlx-vlm .* supported", written)

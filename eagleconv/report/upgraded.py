@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from eagleconv.conversion.apply import Upgraded
@@ -61,8 +62,12 @@ def as_lines(done: Upgraded) -> str:
         lines.append(f"{rule.severity}: {rule.code} {rule.name}: {trap.message}")
     lines += ["", "served as it was trained by:"]
     known = drafter.target.num_layers if drafter.target else None
+    spec = plan.spec
+    if spec.aux.boundaries is not None and spec.aux.rule == "default":
+        # The output has its ids written, and no engine need apply a default.
+        spec = replace(spec, aux=replace(spec.aux, rule="explicit"))
     for engine in ENGINES:
-        found = answer(engine, traits(plan.spec, known))
+        found = answer(engine, traits(spec, known))
         doubt = "" if engine.verified else " (unverified)"
         lines.append(f"  {engine.name:8} {engine.version:8} {found.verdict}{doubt}")
         lines += [f"           {reason} [{source}]" for reason, source in found.reasons]
