@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from eagleconv.drafter.declared import Declared
     from eagleconv.drafter.read import Drafter
     from eagleconv.rules.finding import Validated
+    from eagleconv.runtime.smoke import Smoked
     from eagleconv.target.fingerprint import Fingerprint
     from eagleconv.target.match import Matched
 
@@ -27,6 +28,7 @@ __all__ = [
     "fingerprint",
     "inspect",
     "match",
+    "smoke",
     "upgrade",
     "validate",
     "verify",
@@ -211,6 +213,71 @@ def match(drafter: str, target: str, *, adapters: Sequence[str] = ()) -> Matched
         checkpoint.close()
         if view is not None:
             view.close()
+
+
+def smoke(
+    drafter: str,
+    target: str,
+    *,
+    prompts: str | None = None,
+    limit: int | None = 12,
+    depth: int = 3,
+    max_new_tokens: int = 64,
+    temperature: float = 0.0,
+    seed: int = 0,
+    device: str = "auto",
+    dtype: str = "auto",
+    plain: bool = False,
+    compare: bool = True,
+    negative_control: bool = False,
+    declared: Declared | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Smoked:
+    """Run drafter and target together and count what is accepted.
+
+    Args:
+        drafter: A directory, `org/name`, or `hf://org/name@revision`.
+        target: A directory or Hub id that transformers loads.
+        prompts: A file of prompts; the built-in set where None.
+        limit: How many prompts at most, one of each category in turn.
+        depth: Tokens per draft, in a chain.
+        max_new_tokens: Of each text.
+        temperature: 0 for greedy; above, drafts stay the likeliest token and rejection sampling
+            keeps the target's distribution, as vLLM does by default.
+        seed: Of all draws.
+        device: `auto` (CUDA where there is one), `cpu`, `cuda`, `cuda:1`.
+        dtype: `auto` (float32 on a CPU, else bfloat16) or a name.
+        plain: Leave the target's chat template out.
+        compare: Run the target alone too: equal text, tokens per second, costs of a step.
+        negative_control: Measure a shuffled head as well, which must collapse.
+        declared: What the drafter's weights were trained with, where the files leave it open.
+        progress: Called with the number of the prompt and of all prompts.
+
+    Raises:
+        SourceError: Drafter, target or prompts cannot be read.
+        OpenQuestions: The drafter's files allow more than one reading.
+        MissingExtraError: torch or transformers, or a CUDA device that was asked for, is missing.
+        ConversionError: The drafter is one that the runtime does not compute.
+    """
+    from eagleconv.runtime.smoke import smoke as run
+
+    return run(
+        drafter,
+        target,
+        prompts=prompts,
+        limit=limit,
+        depth=depth,
+        max_new_tokens=max_new_tokens,
+        temperature=temperature,
+        seed=seed,
+        device=device,
+        dtype=dtype,
+        plain=plain,
+        compare=compare,
+        negative_control=negative_control,
+        declared=declared,
+        progress=progress,
+    )
 
 
 def verify(directory: str) -> Verified:

@@ -21,6 +21,7 @@ COMMANDS = {
     "engines": "What does each engine run as it was trained, and since when?",
     "match": "Is this the drafter of this target?",
     "fingerprint": "Write down what identifies a target.",
+    "smoke": "Does it draft well? Run drafter and target, and count.",
     "diff": "What differs between two checkpoints, by meaning?",
     "verify": "Hold an output of eagleconv against its eagleconv.json.",
 }

@@ -52,6 +52,31 @@ class StepOutput:
     feedback: Tensor
 
 
+class DraftCache:
+    """Keys and values of the rows that a drafter has seen of one sequence, for each layer."""
+
+    def __init__(self) -> None:
+        """Start with no row."""
+        self._layers: list[tuple[Tensor, Tensor]] = []
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self._layers[0][0]) if self._layers else 0
+
+    def extend(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Append rows of one layer and return all of its rows: [S, m, d] and [S, m, v]."""
+        if layer == len(self._layers):
+            self._layers.append((key, value))
+        else:
+            old_key, old_value = self._layers[layer]
+            self._layers[layer] = (torch.cat([old_key, key]), torch.cat([old_value, value]))
+        return self._layers[layer]
+
+    def crop(self, rows: int) -> None:
+        """Forget all rows but the first `rows`."""
+        self._layers = [(key[:rows], value[:rows]) for key, value in self._layers]
+
+
 class ReferenceDrafter:
     """One drafter, ready to step."""
 
@@ -103,13 +128,16 @@ class ReferenceDrafter:
         state = self.fuse(self.weights["mask_hidden"].reshape(1, -1))  # [1, h]
         return torch.full((count,), self.spec.mask_token_id), state.expand(count, -1)
 
-    def step(self, ids: Tensor, hidden: Tensor, positions: Tensor) -> StepOutput:
-        """Run one sequence; row t sees rows 0..t.
+    def step(
+        self, ids: Tensor, hidden: Tensor, positions: Tensor, cache: DraftCache | None = None
+    ) -> StepOutput:
+        """Run one sequence; row t sees the rows of the cache and rows 0..t.
 
         Args:
             ids: [T], target ids; row t holds the token after the one whose state `hidden[t]` is.
             hidden: [T, h], from `fuse` or from the step before.
-            positions: [T], ascending by one.
+            positions: [T], ascending by one, from where the cache ends.
+            cache: Rows of the same sequence before these; these are appended.
         """
         embedded = F.embedding(ids, self.weights["embed_tokens.weight"])  # [T, h]
         cos, sin = self.rotary.table(positions)  # [T, r / 2]
@@ -126,7 +154,7 @@ class ReferenceDrafter:
             else:
                 x = self._norm(f"{here}input_layernorm", stream)
             attention = self._latent_attention if self.spec.mla else self._attention
-            stream = stream + attention(layer, x, cos, sin)  # x is [T, 2 h], then [T, h]
+            stream = stream + attention(layer, x, cos, sin, cache)  # x is [T, 2 h], then [T, h]
             stream = stream + self._mlp(here, self._norm(f"{here}post_attention_layernorm", stream))
         normed = self._norm("norm", stream)  # [T, h]
         feedback = normed if self.spec.feedback == "post_norm" else stream
@@ -138,7 +166,9 @@ class ReferenceDrafter:
             return draft_ids
         return draft_ids + self.weights["d2t"][draft_ids]
 
-    def _attention(self, layer: int, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def _attention(
+        self, layer: int, x: Tensor, cos: Tensor, sin: Tensor, cache: DraftCache | None
+    ) -> Tensor:
         """Grouped-query attention of Llama and Qwen3: x [T, 2 h or h] -> [T, h]."""
         here, d = f"layers.{layer}.self_attn.", self.spec.head_dim
         query = self._linear(f"{here}q_proj", x).view(len(x), -1, d)  # [T, n, d]
@@ -148,10 +178,14 @@ class ReferenceDrafter:
             query = self._norm(f"{here}q_norm", query)  # each head by itself
             key = self._norm(f"{here}k_norm", key)
         query, key = turn_halves(query, cos, sin), turn_halves(key, cos, sin)
+        if cache is not None:
+            key, value = cache.extend(layer, key, value)  # [S, m, d]
         mixed = attend(query, key, value, d**-0.5, self.spec.window[layer])  # [T, n d]
         return self._linear(f"{here}o_proj", mixed)
 
-    def _latent_attention(self, layer: int, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def _latent_attention(
+        self, layer: int, x: Tensor, cos: Tensor, sin: Tensor, cache: DraftCache | None
+    ) -> Tensor:
         """DeepSeek's attention through a low-rank latent: x [T, 2 h or h] -> [T, h]."""
         here, n = f"layers.{layer}.self_attn.", self.spec.num_attention_heads
         mla = self.spec.mla
@@ -174,6 +208,8 @@ class ReferenceDrafter:
         # One rotating key for all heads.
         key_turned = turn_pairs(key_turned[:, None], cos, sin).expand(-1, n, -1)
         key = torch.cat([key_plain, key_turned], dim=-1)  # [T, n, plain + turned]
+        if cache is not None:
+            key, value = cache.extend(layer, key, value)  # [S, n, ...]
         scale = self._latent_scale(mla)
         mixed = attend(query, key, value, scale, self.spec.window[layer])  # [T, n v_head_dim]
         return self._linear(f"{here}o_proj", mixed)
@@ -197,9 +233,10 @@ class ReferenceDrafter:
         return F.linear(x, self.weights[f"{module}.weight"], self.weights.get(f"{module}.bias"))
 
     def _norm(self, module: str, x: Tensor) -> Tensor:
-        """RMS norm over the last dimension."""
-        scale = torch.rsqrt(x.square().mean(-1, keepdim=True) + self.spec.rms_norm_eps)
-        return x * scale * self.weights[f"{module}.weight"]
+        """RMS norm over the last dimension, in float32 at least, as engines compute it."""
+        wide = x if x.dtype == torch.float64 else x.float()
+        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.spec.rms_norm_eps)
+        return (wide * scale).to(x.dtype) * self.weights[f"{module}.weight"]
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None) -> Tensor:
@@ -223,5 +260,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, scale: float, window: int 
     hidden = distance < 0
     if window is not None:
         hidden = hidden | (distance >= window)
-    shares = scores.masked_fill(hidden, -math.inf).softmax(dim=-1)  # [n, T, S]
+    scores = scores.masked_fill(hidden, -math.inf)
+    wide = scores if scores.dtype == torch.float64 else scores.float()
+    shares = wide.softmax(dim=-1).to(value.dtype)  # [n, T, S]
     return torch.einsum("nts,snv->tnv", shares, value).flatten(1)

@@ -8,8 +8,13 @@ from torch import Tensor
 from eagleconv.drafter.read import Drafter
 from eagleconv.errors import ConversionError, UsageError
 
-#: What the reference computes in.
-DTYPES: tuple[torch.dtype, ...] = (torch.float32, torch.float64)
+#: What the reference computes in; norms and softmax in float32 at least.
+DTYPES: tuple[torch.dtype, ...] = (
+    torch.float32,
+    torch.float64,
+    torch.bfloat16,
+    torch.float16,
+)
 
 _FLOATS = {
     "F64": torch.float64,
@@ -36,7 +41,7 @@ def load_weights(
 
     Args:
         drafter: From `read_drafter`, with the weights at hand and no open question.
-        dtype: What to compute in, whatever the stored dtype: float32 or float64.
+        dtype: What to compute in (`DTYPES`), whatever the stored dtype.
         embedding: The target's embedding [V, h], for a drafter that has none.
         lm_head: The target's head [V, h], for a drafter that has none.
 
@@ -46,7 +51,9 @@ def load_weights(
         UsageError: It shall be computed in another dtype.
     """
     if dtype not in DTYPES:
-        raise UsageError(f"the reference computes in float32 or float64, not in {dtype}")
+        raise UsageError(
+            f"a drafter computes in {', '.join(str(d) for d in DTYPES)}, not in {dtype}"
+        )
     spec, source = drafter.spec(), drafter.checkpoint.source
     if spec.quantization is not None:
         raise ConversionError(

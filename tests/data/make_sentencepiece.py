@@ -1,4 +1,4 @@
-"""Make tests/data/sentencepiece.model, and what sentencepiece itself says of it.
+"""Make tests/data/sentencepiece/sentencepiece.model, and what sentencepiece itself says of it.
 
 python make_sentencepiece.py OUT    # with the package sentencepiece 0.2
 """

@@ -335,8 +335,8 @@ def test_no_tokenizer_is_none() -> None:
 
 def test_sentencepiece_as_its_own_library_reads_it() -> None:
     """What sentencepiece 0.2 says of its own file (data/make_sentencepiece.py)."""
-    data = (DATA / "sentencepiece.model").read_bytes()
-    said = json.loads((DATA / "sentencepiece.json").read_text(encoding="utf-8"))
+    data = (DATA / "sentencepiece/sentencepiece.model").read_bytes()
+    said = json.loads((DATA / "sentencepiece/sentencepiece.json").read_text(encoding="utf-8"))
     found = of({"tokenizer.model": data})
     assert found.kind == "sentencepiece"
     assert found.vocabulary.texts == said["pieces"]
@@ -354,7 +354,7 @@ def test_sentencepiece_as_its_own_library_reads_it() -> None:
 
 
 def test_a_changed_piece_of_sentencepiece_is_named() -> None:
-    data = (DATA / "sentencepiece.model").read_bytes()
+    data = (DATA / "sentencepiece/sentencepiece.model").read_bytes()
     before = of({"tokenizer.model": data})
     after = of({"tokenizer.model": data.replace(b"<|user|>", b"<|usex|>")})
     (found,) = compare_tokenizers(before, after)
