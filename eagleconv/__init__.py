@@ -142,8 +142,8 @@ def validate(
         UsageError: An engine or a rule is not known.
         SourceError: The target cannot be read.
     """
+    from eagleconv.engines import find_engine
     from eagleconv.rules import RULES
-    from eagleconv.rules.asked import find_engine
     from eagleconv.rules.selection import resolve
     from eagleconv.rules.validate import validate as run
     from eagleconv.target.view import open_target

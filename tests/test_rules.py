@@ -216,7 +216,9 @@ def results_of_everything(tmp_path_factory: pytest.TempPathFactory) -> list[Vali
         if "target" in flags:
             flags["target"] = str(ROOT / flags["target"])
         out.append(eagleconv.validate(str(source), **flags))
-    out.append(eagleconv.validate(str(FIXTURES / "valid" / "specforge"), context_length=1024))
+    plain = str(FIXTURES / "valid" / "specforge")
+    out.append(eagleconv.validate(plain, context_length=1024))
+    out.append(eagleconv.validate(plain, engines=("vllm==99.0",)))
     return out + [broken(code, tmp_path_factory.mktemp(code)) for code in BROKEN]
 
 
@@ -225,6 +227,23 @@ def test_a_broken_drafter_is_found(code: str, tmp_path: Path) -> None:
     result = broken(code, tmp_path)
     assert not result.unreadable
     assert code in found_by(result)
+
+
+@pytest.mark.parametrize(
+    ("version", "said"), [("0.9.0", "0.9.1"), ("0.9.1", ""), ("0.32", ""), ("99.1", "0.33.0")]
+)
+def test_a_version_outside_of_what_was_read_is_said(version: str, said: str) -> None:
+    source = str(FIXTURES / "valid" / "specforge")
+    result = eagleconv.validate(source, engines=(f"vllm=={version}",))
+    found = [f.message for f in result.findings if f.code == "ECE009"]
+    assert bool(found) == bool(said)
+    assert all(f"the facts are those of {said}" in message for message in found)
+
+
+@pytest.mark.parametrize("name", ["tensorrt-llm", "TensorRT_LLM", "trtllm"])
+def test_engines_have_other_names(name: str) -> None:
+    result = eagleconv.validate(str(FIXTURES / "valid" / "specforge"), engines=(name,))
+    assert result.engines[0].engine == "trtllm"
 
 
 def test_the_method_guessed_from_a_path(tmp_path: Path) -> None:

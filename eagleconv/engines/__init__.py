@@ -1,5 +1,7 @@
 """The engines, in the order in which they are shown."""
 
+from difflib import get_close_matches
+
 from packaging.version import InvalidVersion, Version
 
 from eagleconv.engines.atom import ATOM
@@ -38,6 +40,19 @@ __all__ = [
 ]
 
 
+#: Other names that people give them.
+ALIASES = {
+    "tensorrt-llm": "trtllm",
+    "tensorrt_llm": "trtllm",
+    "trt-llm": "trtllm",
+    "tensorrt-edge-llm": "edge-llm",
+    "llamacpp": "llama.cpp",
+    "llama-cpp": "llama.cpp",
+    "mlx": "mlx-vlm",
+    "sgl": "sglang",
+}
+
+
 def find_engine(text: str) -> tuple[Engine, str]:
     """Return the engine and the version that `vllm`, `vllm==0.32` or `sglang` means.
 
@@ -52,11 +67,15 @@ def find_engine(text: str) -> tuple[Engine, str]:
             f"{text!r} is no version of an engine; facts are told for one version, not for a range",
             "give a version with ==, such as vllm==0.32.0",
         )
-    found = next((e for e in ENGINES if e.name == name.lower()), None)
+    wanted = ALIASES.get(name.lower(), name.lower())
+    found = next((e for e in ENGINES if e.name == wanted), None)
     if found is None:
-        raise UsageError(
-            f"no engine is called {name!r}", f"known are {', '.join(e.name for e in ENGINES)}"
-        )
+        names = [e.name for e in ENGINES]
+        near = get_close_matches(wanted, [*names, *ALIASES], 1)
+        hint = f"known are {', '.join(names)}"
+        if near:
+            hint = f"{ALIASES.get(near[0], near[0])}? {hint}"
+        raise UsageError(f"no engine is called {name!r}", hint)
     if not equals:
         return found, found.version
     try:

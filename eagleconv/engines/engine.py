@@ -257,6 +257,30 @@ def nearest(engine: Engine, version: str) -> tuple[str, str]:
     return version, ""
 
 
+def facts_for(
+    engine: Engine, found: Mapping[str, Any], version: str, runner: str | None
+) -> tuple[tuple[EngineFact, ...], str | None, list[str]]:
+    """Return the facts about a variant, the runner that takes it, and how far they carry.
+
+    Args:
+        engine: The engine.
+        found: Traits of the variant.
+        version: Its version.
+        runner: Its model runner; None for all of them.
+    """
+    known, note = nearest(engine, version)
+    notes = [note] if note and engine.verified else []
+    taken = runner
+    for fallback in engine.fallbacks:
+        hands_over = all(found[trait] in values for trait, values in fallback.when.items())
+        hands_over = hands_over and in_versions(fallback.versions, known)
+        if hands_over and runner in (None, fallback.runner):
+            taken = fallback.to
+            notes.append(f"it takes its {fallback.to} runner for this by itself")
+    facts = (f for f in engine.facts if f.applies(found) and f.holds(known, taken))
+    return tuple(facts), taken, notes
+
+
 def answer(
     engine: Engine,
     found: Mapping[str, Any],
@@ -272,21 +296,12 @@ def answer(
         runner: Its model runner; None asks all of them, and reasons then name the runner.
     """
     version = version or engine.version
-    known, note = nearest(engine, version)
-    notes = [note] if note and engine.verified else []
-    taken = runner
-    for fallback in engine.fallbacks:
-        hands_over = all(found[trait] in values for trait, values in fallback.when.items())
-        hands_over = hands_over and in_versions(fallback.versions, known)
-        if hands_over and runner in (None, fallback.runner):
-            taken = fallback.to
-            notes.append(f"it takes its {fallback.to} runner for this by itself")
+    facts, taken, notes = facts_for(engine, found, version, runner)
     reasons = []
     verdict: Verdict = "supported"
-    for fact in engine.facts:
-        if fact.applies(found) and fact.holds(known, taken):
-            named = f"{fact.runner} runner: " if fact.runner and runner is None else ""
-            reasons.append((named + fact.reason, fact.source))
-            verdict = max(verdict, fact.verdict, key=_RANK.index)
+    for fact in facts:
+        named = f"{fact.runner} runner: " if fact.runner and runner is None else ""
+        reasons.append((named + fact.reason, fact.source))
+        verdict = max(verdict, fact.verdict, key=_RANK.index)
     other = taken if taken and taken != runner else ""
     return Answer(engine, verdict, tuple(reasons), version, runner or "", other, tuple(notes))

@@ -1,25 +1,20 @@
 """Rules about one engine: what it refuses, drops, reads otherwise, or cannot compute."""
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 
-from eagleconv.checkpoint.checkpoint import Checkpoint
-from eagleconv.drafter import vocabulary
 from eagleconv.drafter.facts import FACT_NAMES
 from eagleconv.engines.deviation import Effect
-from eagleconv.engines.engine import Engine, traits
+from eagleconv.engines.engine import Engine, facts_for, nearest, traits
 from eagleconv.engines.loadings import LOADINGS
-from eagleconv.engines.simulate import Deviation, Files, holds, simulate
+from eagleconv.engines.simulate import Deviation, simulate
 from eagleconv.rules.config import misplaced
+from eagleconv.rules.engine_files import files_of
 from eagleconv.rules.finding import EngineVerdict, Severity, Verdict
 from eagleconv.rules.rule import Hit, Rule
 from eagleconv.rules.subject import Subject
 from eagleconv.target.embedding import compare_embedding
-
-#: Findings of the reader that make the stored map, read as offsets, another one than trained.
-_WRONG_MAPS = ("ECV002", "ECV003", "ECV004", "ECV010")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,62 +55,10 @@ def judge(s: Subject) -> tuple[Judgement, ...]:
     return tuple(out)
 
 
-def files_of(s: Subject) -> Files:
-    """Return the directory as an engine finds it, and what was trained."""
-    drafter = s.drafter
-    derived = drafter.derived.get("d2t")
-    wrong = next((t.message for t in drafter.traps if t.code in _WRONG_MAPS), "")
-    if derived is not None and "d2t" in drafter.tensors:
-        wrong = "it reads d2t as offsets, and it holds absolute ids"
-    known = {n: f for n, f in drafter.facts.items() if f.origin != "open"}
-    return Files(
-        s.checkpoint.config,
-        {name: t.shape for name, t in s.checkpoint.tensors.items()},
-        {name: fact.value for name, fact in known.items()},
-        tuple(_FACT_OF.get(q.fact, q.fact) for q in drafter.questions),
-        derived is not None and not any(derived.data),
-        wrong,
-        s.target.facts if s.target else None,
-        bool(s.checkpoint.config.get("quantization_config")),
-        any(t.code == "ECC016" for t in drafter.traps),
-        _not_loadable(s.checkpoint),
-        _map_ids(s),
-    )
-
-
-def _map_ids(s: Subject) -> tuple[int, ...]:
-    stored = s.drafter.tensors.get("d2t")
-    info = s.checkpoint.tensors[stored] if stored else None
-    if info is None or info.dtype not in vocabulary.INTEGERS:
-        return ()
-    return tuple(
-        vocabulary.target_ids(vocabulary.integers(s.checkpoint.read(info.name), info.dtype, "d2t"))
-    )
-
-
-def _not_loadable(checkpoint: Checkpoint) -> str:
-    if checkpoint.form == "side files":
-        return "these are a trainer's own files"
-    if checkpoint.root and not os.path.exists(os.path.join(checkpoint.source, "config.json")):
-        return "config.json and weights are in a directory inside this one"
-    return ""
-
-
 def _misplaced_flags(s: Subject) -> Iterator[tuple[str, Deviation]]:
     """Yield flags that say something where no engine looks."""
     for hit in misplaced(s):
         yield "ECE006", Deviation("key", "wrong", hit.message, "rule ECC009", key=hit.key)
-
-
-#: Names of questions that are not names of facts.
-_FACT_OF = {
-    "aux layers": "aux",
-    "rope theta": "rope",
-    "rope scaling": "rope",
-    "partial rotary factor": "rope",
-    "attention window": "window",
-    "mask token": "mask_token_id",
-}
 
 
 def _facts_against(
@@ -130,19 +73,20 @@ def _facts_against(
     layers = s.target.facts.num_layers if s.target else None
     # An open fact is None, which no condition names.
     found = traits(SimpleNamespace(**plain), layers)  # type: ignore[arg-type]
-    for fact in engine.facts:
-        applies = all(found[trait] in values for trait, values in fact.when.items())
-        if applies and holds(fact.versions, version) and fact.runner in ("", runner):
-            effect: Effect = "refused" if fact.verdict == "refused" else "wrong"
-            if "own_embedding_same_width" in fact.when:
-                compared = compare_embedding(s.drafter, s.target, s.deep) if s.target else None
-                if compared is not None and compared.equal:
-                    continue
-                effect = "open" if compared is None else effect
-            yield (
-                "ECE007" if effect == "refused" else "ECE008",
-                Deviation("config", effect, fact.reason, fact.source),
-            )
+    facts_here, _, _ = facts_for(engine, found, version, runner or None)
+    for fact in facts_here:
+        effect: Effect = "refused" if fact.verdict == "refused" else "wrong"
+        if fact.verdict == "unknown":
+            effect = "open"
+        if "own_embedding_same_width" in fact.when:
+            compared = compare_embedding(s.drafter, s.target, s.deep) if s.target else None
+            if compared is not None and compared.equal:
+                continue
+            effect = "open" if compared is None else effect
+        yield (
+            "ECE007" if effect == "refused" else "ECE008",
+            Deviation("config", effect, fact.reason, fact.source),
+        )
 
 
 def verdict_of(judgement: Judgement, s: Subject) -> EngineVerdict:
@@ -233,6 +177,14 @@ _CODE_OF = {
     "key": "ECE006",
 }
 _NEEDS = ("engine",)
+
+
+def _version(s: Subject) -> Iterator[Hit]:
+    for engine, version in s.engines:
+        _, note = nearest(engine, version)
+        if note and engine.verified:
+            yield Hit(note, engine=engine.name)
+
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -335,5 +287,17 @@ RULES: tuple[Rule, ...] = (
         "Choose another engine or version (`eagleconv engines`).",
         needs=_NEEDS,
         check=_check("ECE008"),
+    ),
+    Rule(
+        "ECE009",
+        "engine-version-not-read",
+        "warning",
+        "The facts about the engine were read at the version that is asked for.",
+        "Engines change how they read drafters from release to release, and the verdict is then "
+        "that of the nearest version that was read.",
+        "`--engine vllm==9.0`",
+        "Name a version in the range that `eagleconv engines NAME` tells, or measure acceptance.",
+        needs=_NEEDS,
+        check=_version,
     ),
 )

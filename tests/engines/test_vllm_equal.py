@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from . import acceptance, drafter_logits, target
+from . import acceptance, drafter_logits, smoked, target
 
 FIXTURES = target.ROOT / "fixtures"
 REAL = FIXTURES / "smollm2-135m-eagle3"
@@ -274,6 +274,20 @@ def test_real_counters_notice_a_broken_drafter(real: dict[str, dict[str, Any]]) 
     broken, sound = real["norm_output flipped"], real["after"]
     assert broken["accepted_per_pos"] != sound["accepted_per_pos"]
     assert broken["outputs"] == sound["outputs"]
+
+
+def test_smoke_counts_what_vllm_counts(
+    real: dict[str, dict[str, Any]], table: list[tuple[str, ...]]
+) -> None:
+    """Our own draft and verify loop at depth 3: the same counters, the same text."""
+    ours = smoked.measure(target.smollm2(), REAL, 3, acceptance.question_ids(target.smollm2()), 48)
+    table.append(
+        row(f"{REAL.name}, eagleconv smoke", f"gap {ours.smallest_gap:.1g}", ours.counters)
+    )
+    assert ours.smallest_gap > smoked.GAP
+    for key, value in ours.counters.items():
+        assert value == real["before"][key], key
+    assert ours.outputs == real["before"]["outputs"]
 
 
 def test_plain_attention_agrees_with_the_kernel(tmp_path: Path) -> None:
