@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from eagleconv.checkpoint.checkpoint import Checkpoint
+from eagleconv.checkpoint.manifest import hash_file, read_records
 from eagleconv.drafter.accounting import MAX_PADDING
 from eagleconv.drafter.aux_layers import default_boundaries
 from eagleconv.drafter.facts import AuxLayers
@@ -87,6 +89,32 @@ def recorded_fingerprint(checkpoint: Checkpoint) -> Fingerprint | None:
     return parse_fingerprint(text, f"{checkpoint.source}: target in eagleconv.json")
 
 
+def foreign_weights(checkpoint: Checkpoint) -> str:
+    """Say why the weights are not those that eagleconv.json was written for; empty: they are.
+
+    What it records of a target holds for the very weights it was written beside: all bytes of a
+    directory are hashed; of a repository, the sha256 that the Hub tells is taken.
+    """
+    if checkpoint.manifest is None:
+        return ""
+    records = read_records(checkpoint.manifest)
+    for name in checkpoint.weight_files:
+        record = records.get(name)
+        if record is None:
+            return f"{name} is not in it"
+        if checkpoint.root:
+            found = hash_file(os.path.join(checkpoint.root, name), name).sha256
+        elif name in checkpoint.digests:
+            found = checkpoint.digests[name]
+        elif name.endswith(".json"):
+            continue  # an index: it says where tensors lie, and holds none
+        else:
+            return f"the Hub does not tell what {name} hashes to"
+        if found != record.sha256:
+            return f"{name} has other bytes than it records"
+    return ""
+
+
 def compare(
     drafter: Drafter,
     target: Fingerprint,
@@ -106,6 +134,9 @@ def compare(
     """
     checkpoint = drafter.checkpoint
     recorded = recorded_fingerprint(checkpoint)
+    doubt = foreign_weights(checkpoint) if recorded is not None else ""
+    if doubt:
+        recorded = None
     beside = files_of(checkpoint)
     levels = [
         _shapes(drafter, recorded, target),
@@ -116,7 +147,11 @@ def compare(
     levels += [
         _template(recorded, beside, target),
         _positions(recorded, target),
-        compare_weights(recorded, target, view),
+        Level(
+            "weights", "unknown", (f"what eagleconv.json records is not of this drafter: {doubt}",)
+        )
+        if doubt
+        else compare_weights(recorded, target, view),
         *_shown(drafter, view),
         _names(drafter, recorded, target, view),
     ]

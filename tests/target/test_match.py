@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -402,6 +403,21 @@ def test_a_record_is_added_to_an_upgrade_without_one(home: Path, tmp_path: Path)
     eagleconv.upgrade(str(tmp_path / "bare"), str(tmp_path / "full"), target=str(home / "target"))
     assert eagleconv.match(str(tmp_path / "full"), str(home / "target")).verdict == "match"
     assert eagleconv.verify(str(tmp_path / "full")).problems == ()
+
+
+def test_a_record_beside_other_weights_is_not_believed(home: Path, tmp_path: Path) -> None:
+    """The same sizes and config, trained for something else: the record was copied along."""
+    copied = Path(shutil.copytree(home / "upgraded", tmp_path / "copied"))
+    with open(copied / "model.safetensors", "r+b") as file:
+        file.seek(-64, os.SEEK_END)
+        file.write(bytes(64))
+    found = eagleconv.match(str(copied), str(home / "target"))
+    assert found.verdict == "compatible"
+    assert level(found, "weights") == (
+        "unknown",
+        "what eagleconv.json records is not of this drafter: model.safetensors has other bytes "
+        "than it records",
+    )
 
 
 def test_another_target_is_not_recorded_over_the_first(home: Path, tmp_path: Path) -> None:

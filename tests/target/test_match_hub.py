@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -107,6 +108,23 @@ def test_another_commit_with_other_weights(hub: Hub, home: Path, tmp_path: Path)
     done = run(hub, tmp_path, "match", out, "org/target")
     assert done.returncode == 1
     assert "mismatch" in done.stdout
+
+
+def test_a_drafter_from_the_hub(hub: Hub, home: Path, tmp_path: Path) -> None:
+    """Its eagleconv.json is believed where the Hub's sha256 of its weights is the recorded one."""
+    done = run(hub, tmp_path, "upgrade", str(home / "drafter"), "--target", str(home / "target"),
+               "-o", str(tmp_path / "out"))  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for number, other in enumerate((False, True)):
+        copy = Path(shutil.copytree(tmp_path / "out", tmp_path / f"copy-{number}"))
+        if other:
+            with open(copy / "model.safetensors", "r+b") as file:
+                file.seek(-64, os.SEEK_END)
+                file.write(bytes(64))
+        hub.repos["org/upgraded"] = copy
+        done = run(hub, tmp_path, "match", "org/upgraded", str(home / "target"))
+        verdict = done.stdout.splitlines()[-2 if other else -1].split(":")[0]
+        assert verdict == ("compatible" if other else "match"), done.stdout
 
 
 @pytest.mark.parametrize(
