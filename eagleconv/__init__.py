@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from eagleconv.drafter.declared import Declared
     from eagleconv.drafter.read import Drafter
     from eagleconv.rules.finding import Validated
-    from eagleconv.runtime.smoke import Smoked
+    from eagleconv.runtime.measured import Smoked
     from eagleconv.target.fingerprint import Fingerprint
     from eagleconv.target.match import Matched
 

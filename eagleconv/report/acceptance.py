@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from eagleconv import __version__
 
 if TYPE_CHECKING:
-    from eagleconv.runtime.smoke import Measured, Smoked
+    from eagleconv.runtime.measured import Measured, Smoked
 
 _BAR = 40
 

@@ -77,6 +77,10 @@ def _pieces(template: str) -> Iterator[Piece]:
         sign = source[found.start() + 2 : found.start() + 3]
         yield TEXT, _stripped(text, sign, kind, starts_line)
         at = found.end()
+        if kind != "raw" and sign in ("-", "+"):
+            at += 1
+        if kind in ("raw", "comment") and at == len(source):
+            return  # as jinja2: nothing follows, so nothing is missing
         if kind == "raw":
             raw = _RAW_END.match(source, at)
             if raw is None:
@@ -89,7 +93,6 @@ def _pieces(template: str) -> Iterator[Piece]:
                 raise NotJinja("a comment does not end")
             at = comment.end()
         else:
-            at += sign in ("-", "+") if sign else 0
             tag = "{%" if kind == "block" else "{{"
             tokens, at = _tag(source, at, _BLOCK_END if kind == "block" else _VARIABLE_END)
             yield (tag, *tokens)

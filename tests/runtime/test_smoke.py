@@ -19,7 +19,8 @@ from eagleconv.cli.main import cli  # noqa: E402
 from eagleconv.errors import MissingExtraError, SourceError, UsageError  # noqa: E402
 from eagleconv.report.acceptance import as_lines, below  # noqa: E402
 from eagleconv.runtime.acceptance import Counts, count  # noqa: E402
-from eagleconv.runtime.smoke import Measured, Smoked, failures, shuffled_head  # noqa: E402
+from eagleconv.runtime.measured import Measured, Smoked, failures  # noqa: E402
+from eagleconv.runtime.smoke import shuffled_head  # noqa: E402
 from tests.target import made_pair  # noqa: E402
 
 
@@ -117,7 +118,7 @@ def smoked(*measured: Measured, control: Counts | None = None) -> Smoked:
         "d", "", ("l",), "v", "t", 3, 0.0, "built-in", "0" * 64, "CPU", "float32", {},
         measured or (GOOD,), control, (),
     )  # fmt: skip
-    return replace(found, failures=failures(found, None))  # type: ignore[arg-type]
+    return replace(found, failures=failures(found))
 
 
 @pytest.mark.parametrize(

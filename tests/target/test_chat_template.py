@@ -128,7 +128,8 @@ def numbers(parts: list[Piece] | tuple[Piece, ...]) -> list[Piece]:
 
     def number(text: str) -> str:
         try:
-            return str(int(text, 0) if not set(text) & {"."} and "e" not in text else float(text))
+            whole = text.startswith("0x") or not set(text) & set(".e")
+            return str(int(text, 0) if whole else float(text))
         except ValueError:
             return text
 
@@ -182,8 +183,19 @@ def test_trimming_is_that_of_jinja2(parts: list[str]) -> None:
     assert list(pieces(template)) == of_jinja(template)
 
 
+@pytest.mark.parametrize("template", ["{#", "a {#", "a\n{% raw %}", "{% raw -%}", "{#-"])
+def test_what_begins_at_the_very_end(template: str) -> None:
+    try:
+        environment().parse(template)
+    except jinja2.TemplateSyntaxError:
+        with pytest.raises(NotJinja):
+            pieces(template)
+        return
+    assert list(pieces(template)) == of_jinja(template)
+
+
 @given(st.text(alphabet="{}%#-+ '\"\\\nab1._|()[]rawend", max_size=40))
-@settings(deadline=None, max_examples=1500)
+@settings(deadline=None, max_examples=3000)
 def test_any_text_is_read_as_jinja2_reads_it_or_refused(template: str) -> None:
     try:
         environment().parse(template)
