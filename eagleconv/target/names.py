@@ -1,7 +1,7 @@
 """Names of a target's tensors over the families that have drafters: one table, canonical names.
 
-Sources: the model files of transformers 5.24.0 (`models/*/modeling_*.py`) and the checkpoints they
-were made for: llama, qwen2/3 (and their moe and vl forms), mistral, gemma, gpt-oss, deepseek, kimi,
+Sources: the models of transformers 5.24.0 themselves (tests/data/make_target_names.py) and the
+checkpoints they were made for: llama, qwen2/3 (and their moe and vl forms), mistral, gemma, gpt-oss, deepseek, kimi,
 glm, minimax, phi, gpt-neox, falcon, mamba.
 """
 
@@ -45,14 +45,15 @@ HEADS: tuple[str, ...] = (
     "output.weight",
     "head.weight",
 )
-#: Of the norm after the last layer.
+#: Of the norm after the last layer, its weight or its bias.
 FINAL_NORMS: tuple[str, ...] = (
-    "norm.weight",
-    "norm_f.weight",
-    "ln_f.weight",
-    "final_layernorm.weight",
-    "final_layer_norm.weight",
-    "final_norm.weight",
+    "norm",
+    "norm_f",
+    "ln_f",
+    "final_layernorm",
+    "final_layer_norm",
+    "final_norm",
+    "embedding_norm",
 )
 #: `layers.3.` and its aliases.
 _LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks|block|layer)\.(\d+)\.(.+)$")
@@ -88,6 +89,7 @@ def place_of(name: str) -> Place | None:
         return Place("embedding", -1, "embed_tokens.weight")
     if tail in HEADS:
         return Place("head", -1, "lm_head.weight")
-    if tail in FINAL_NORMS:
-        return Place("final_norm", -1, "norm.weight")
+    module, _, kind = tail.rpartition(".")
+    if module in FINAL_NORMS and kind in ("weight", "bias"):
+        return Place("final_norm", -1, f"norm.{kind}")
     return None

@@ -92,7 +92,9 @@ class TargetView:
         if self.weights is None:
             return None
         names = (
-            n for n in self.weights.tensors if (p := place_of(n)) is not None and p.role == role
+            n
+            for n in self.weights.tensors
+            if (p := place_of(n)) is not None and p.role == role and p.name.endswith(".weight")
         )
         name = min(names, key=lambda n: (len(n), n), default=None)
         return None if name is None else self.weights.tensors[name]

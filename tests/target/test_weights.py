@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -247,6 +248,35 @@ def test_recorded_rows_of_two_targets(recorded: Weights, tmp_path: Path) -> None
 
 def test_json_and_back(recorded: Weights) -> None:
     assert weights_from_json(recorded.as_json()) == recorded
+
+
+DATA = Path(__file__).parents[1] / "data" / "target_names"
+FAMILIES: dict[str, dict[str, list[str]]] = {
+    family: roles
+    for path in DATA.glob("*.json")
+    for family, roles in json.loads(path.read_text()).items()
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_names_of_every_family_of_transformers(family: str) -> None:
+    """What the models themselves call their parts (data/make_target_names.py)."""
+    roles = FAMILIES[family]
+    found = {
+        kind: [place.role if (place := place_of(n)) else None for n in names]
+        for kind, names in roles.items()
+    }
+    assert set(found["embedding"]) == {"embedding"}
+    assert set(found["head"]) <= {"head"}
+    assert set(found["layer"]) == {"layer"}
+    assert set(found["decoder"]) <= {"final_norm", None}
+    assert "final_norm" in found["decoder"]
+    assert set(found["other"]) <= {None}
+
+
+def test_there_are_families() -> None:
+    assert len(FAMILIES) >= 60
+    assert any("visual" in n for roles in FAMILIES.values() for n in roles["other"])
 
 
 @pytest.mark.parametrize(
