@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from eagleconv.drafter.declared import Declared
     from eagleconv.drafter.read import Drafter
     from eagleconv.rules.finding import Validated
+    from eagleconv.runtime.doctor import Diagnosis
     from eagleconv.runtime.measured import Smoked
     from eagleconv.target.fingerprint import Fingerprint
     from eagleconv.target.match import Matched
@@ -25,6 +26,7 @@ __version__ = "0.1.0"
 __all__ = [
     "__version__",
     "diff",
+    "doctor",
     "fingerprint",
     "inspect",
     "match",
@@ -275,6 +277,55 @@ def smoke(
         plain=plain,
         compare=compare,
         negative_control=negative_control,
+        declared=declared,
+        progress=progress,
+    )
+
+
+def doctor(
+    drafter: str,
+    target: str,
+    *,
+    prompts: str | None = None,
+    limit: int | None = 12,
+    depth: int = 4,
+    max_new_tokens: int = 48,
+    device: str = "auto",
+    dtype: str = "auto",
+    plain: bool = False,
+    declared: Declared | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Diagnosis:
+    """Say which reading of a drafter its weights want: feedback, residual, taps, map, rope, ...
+
+    Args:
+        drafter: A directory, `org/name`, or `hf://org/name@revision`.
+        target: A directory or Hub id that transformers loads.
+        prompts: A file of prompts; the built-in set where None.
+        limit: How many prompts at most, one of each category in turn.
+        depth: Tokens drafted at each prefix.
+        max_new_tokens: Of each continuation by the target.
+        device: `auto` (CUDA where there is one), `cpu`, `cuda`, `cuda:1`.
+        dtype: `auto` (float32 on a CPU, else bfloat16) or a name.
+        plain: Leave the target's chat template out.
+        declared: How the files are read to begin with, where they leave it open.
+        progress: Called with the number of the reading and of all readings.
+
+    Raises:
+        SourceError, OpenQuestions, MissingExtraError, ConversionError: As `smoke`.
+    """
+    from eagleconv.runtime.doctor import doctor as run
+
+    return run(
+        drafter,
+        target,
+        prompts=prompts,
+        limit=limit,
+        depth=depth,
+        max_new_tokens=max_new_tokens,
+        device=device,
+        dtype=dtype,
+        plain=plain,
         declared=declared,
         progress=progress,
     )

@@ -22,6 +22,7 @@ COMMANDS = {
     "match": "Is this the drafter of this target?",
     "fingerprint": "Write down what identifies a target.",
     "smoke": "Does it draft well? Run drafter and target, and count.",
+    "doctor": "Why is acceptance low: which reading do the weights want?",
     "diff": "What differs between two checkpoints, by meaning?",
     "verify": "Hold an output of eagleconv against its eagleconv.json.",
 }

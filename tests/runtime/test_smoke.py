@@ -169,3 +169,18 @@ def test_costs() -> None:
 def test_nan_is_below_any_threshold() -> None:
     found = smoked(replace(GOOD, counts=count(3, [])))
     assert len(below(found, 1.0, (0.0,))) == 2
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown"])
+def test_the_doctor_runs_on_the_same_pair(pair: Path, form: str) -> None:
+    """A random drafter of a random target: nothing is better, whatever is read."""
+    command = ["doctor", str(pair / "drafter"), str(pair / "target"), "--device", "cpu"]
+    command += ["--limit", "2", "--max-new-tokens", "8", "--depth", "2", "--format", form]
+    result = CliRunner().invoke(cli, command, standalone_mode=False)
+    assert result.exit_code in (0, 1), result.exception
+    assert "residual" in result.stdout
+    if form == "json":
+        report = json.loads(result.stdout)
+        jsonschema.Draft202012Validator(load("diagnosis")).validate(report)
+        assert report["subject"]["layout"]
+        assert report["readings"][0]["name"] == "configured"
