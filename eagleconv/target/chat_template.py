@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from eagleconv.checkpoint.json_file import load_object
@@ -115,24 +116,20 @@ def compare_templates(ours: TemplatePrint, theirs: TemplatePrint) -> tuple[str, 
         if a is None or b is None:
             out.append(f"{label} is {'new' if a is None else 'gone'}")
             continue
-        pairs = zip(a, b, strict=False)
-        at = next((i for i, (x, y) in enumerate(pairs) if x != y), min(len(a), len(b)))
-        old = _short(a[at], b[at]) if max(at + 1, 0) <= min(len(a), len(b)) else ("", "")
-        if old == ("", ""):
-            old = (
-                _cut(a[at]) if at < len(a) else "its end",
-                _cut(b[at]) if at < len(b) else "its end",
-            )
-        out.append(f"{label} differs first in piece {at + 1}: {old[1]}, recorded {old[0]}")
+        pairs = zip_longest(a, b, fillvalue="its end")
+        at, (old, new) = next((i, pair) for i, pair in enumerate(pairs) if pair[0] != pair[1])
+        old, new = _near(old, new)
+        out.append(f"{label} differs first in piece {at + 1}: {new}, recorded {old}")
     return tuple(out)
 
 
-def _short(a: str, b: str) -> tuple[str, str]:
-    """Return two pieces from a little before the place where they part."""
-    same = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), 0)
-    start = max(0, same - 20)
+def _near(a: str, b: str) -> tuple[str, str]:
+    """Return two texts from a little before the place where they part."""
+    pairs = zip_longest(a, b)
+    parted = next(i for i, (x, y) in enumerate(pairs) if x != y)
+    start = max(0, parted - 20)
     return _cut(a[start:], start), _cut(b[start:], start)
 
 
-def _cut(text: str, start: int = 0) -> str:
+def _cut(text: str, start: int) -> str:
     return ("..." if start else "") + (text if len(text) <= 60 else text[:57] + "...")
