@@ -38,17 +38,7 @@ class Drafting:
     """
 
     def __init__(self, drafter: ReferenceDrafter) -> None:
-        """Begin a sequence.
-
-        Raises:
-            ConversionError: Its rope turns old rows anew with every token, which no cache can hold.
-        """
-        if drafter.rotary.kind == "dynamic":
-            raise ConversionError(
-                "rope scaling dynamic turns old rows anew as the sequence grows: it cannot be "
-                "drafted with a cache",
-                "measure it in the engine that serves it",
-            )
+        """Begin a sequence."""
         self.drafter = drafter
         self.device = drafter.weights["norm.weight"].device
         self._cache = DraftCache()
@@ -61,15 +51,24 @@ class Drafting:
             aux: [T, A H], the target's states at the taps, lowest layer first.
             depth: How many tokens to draft.
             choose: Chooses a draft id.
+
+        Raises:
+            ConversionError: A token is beyond the drafter's embedding.
         """
         drafter, cache = self.drafter, self._cache
         hidden = drafter.fuse(aux.to(self.device))
+        rows = drafter.weights["embed_tokens.weight"].shape[0]
+        if int(ids.max()) >= rows:
+            raise ConversionError(
+                f"token {int(ids.max())} is beyond the drafter's embedding of {rows} rows",
+                "give the target the drafter was trained for",
+            )
         ids = ids.to(self.device)
         if drafter.spec.drafting == "parallel":
             return self._parallel(ids, hidden, depth, choose)
         start = len(cache)
         positions = torch.arange(start, start + len(ids), device=self.device)
-        out = drafter.step(ids, hidden, positions, cache)
+        out = drafter.step(ids, hidden, positions, cache, last=1)
         verified = len(cache)
         logits, state = out.logits[-1], out.feedback[-1:]
         drafted: list[int] = []
@@ -95,7 +94,7 @@ class Drafting:
         rows = torch.cat([ids, mask_ids.to(self.device)])
         states = torch.cat([hidden, mask_hidden])
         positions = torch.arange(start, start + len(rows), device=self.device)
-        logits = drafter.step(rows, states, positions, cache).logits[-depth:]
+        logits = drafter.step(rows, states, positions, cache, last=depth).logits
         cache.crop(verified)
         chosen = [choose(row) for row in logits]
         ids_ = drafter.target_ids(torch.tensor([c for c, _ in chosen], device=self.device))

@@ -21,7 +21,7 @@ from eagleconv.drafter.facts import AuxLayers
 from eagleconv.errors import ConversionError
 from eagleconv.runtime.drafting import Choose, Drafting, greedy
 from eagleconv.runtime.reference import ReferenceDrafter
-from eagleconv.runtime.target_model import TargetModel
+from eagleconv.runtime.target_model import AFTER_NORM, TargetModel
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Generated:
         accepted: For each of them, how many tokens were accepted.
         smallest_gap: Smallest difference of the two largest logits wherever a token was chosen.
         finite: Whether every logit, the drafter's too, was a number.
-        seconds: Of the whole.
+        seconds: Of the whole after the prompt was read and the first token chosen.
         draft_seconds: Spent drafting.
         verify_seconds: Spent verifying.
     """
@@ -52,11 +52,15 @@ class Generated:
 def taps_of(aux: AuxLayers, layers: int) -> tuple[int, ...]:
     """Return the boundaries to tap of a target of so many layers.
 
+    A head that is fed by one state gets the one after the final norm: so ModelOpt trains it
+    (`plugins/hf_eagle.py`, `_prepare_eagle_inputs`), and so vLLM 0.32 hands it over
+    (`v1/worker/gpu_model_runner.py`: what the model's forward returns; `models/llama.py:452`).
+
     Raises:
         ConversionError: They are outside of it.
     """
     if aux.rule == "last":
-        return (layers,)
+        return (AFTER_NORM,)
     boundaries = aux.boundaries or default_boundaries(layers)
     if not 0 <= min(boundaries) <= max(boundaries) <= layers:
         raise ConversionError(
@@ -135,7 +139,9 @@ class Sampler:
         return (p - q).clamp(min=0.0)
 
     def _shares(self, logits: Tensor) -> Tensor:
-        return (logits.double().cpu() / self.temperature).softmax(dim=-1)
+        # What is no number is noted elsewhere, and must not stop the run here.
+        wide = logits.double().cpu().nan_to_num(nan=0.0, posinf=0.0, neginf=float("-inf"))
+        return (wide / self.temperature).softmax(dim=-1)
 
     def _draw(self, logits: Tensor) -> tuple[int, Tensor | None]:
         shares = self._shares(logits)
@@ -180,10 +186,12 @@ def generate(
         depth: Tokens per draft.
         ends: Tokens that end a text.
         sampler: Greedy where None.
+
+    Raises:
+        ConversionError: Taps or vocabulary of the drafter are not those of the target.
     """
     sampler = sampler or Sampler(0.0, 0)
     out = Generated()
-    begin = time.perf_counter()
     taps: tuple[int, ...] = ()
     drafting = None
     vocabulary = None
@@ -194,6 +202,14 @@ def generate(
             size = drafter.spec.draft_vocab_size
             every = torch.arange(size, device=drafting.device)
             vocabulary = drafter.target_ids(every).cpu()
+            wrong = [int(t) for t in (vocabulary.min(), vocabulary.max())]
+            width = target.lm_head.shape[0]
+            if wrong[0] < 0 or wrong[1] >= width:
+                raise ConversionError(
+                    f"the draft vocabulary names token {wrong[0] if wrong[0] < 0 else wrong[1]}, "
+                    f"the target has {width}",
+                    "give the target it was trained for, or declare --d2t-meaning",
+                )
 
     def choose(logits: Tensor) -> tuple[int, Tensor | None]:
         out.finite = out.finite and bool(logits.isfinite().all())
@@ -203,6 +219,7 @@ def generate(
     logits, aux = target.forward(prompt, taps, last=True)
     newest = [_pick(out, sampler, logits[-1])]
     ids = [*prompt[1:], *newest]
+    begin = time.perf_counter()
     while not _stops(out, newest, max_new_tokens, ends):
         if drafting is None:
             logits, _ = target.forward(newest)

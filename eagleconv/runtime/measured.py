@@ -92,14 +92,19 @@ class Smoked:
 
     @property
     def tokens_per_second(self) -> float:
-        """New tokens per second with the drafter."""
-        return sum(m.tokens for m in self.measured) / sum(m.seconds for m in self.measured)
+        """New tokens per second with the drafter, after the first of each text."""
+        return self._written / sum(m.seconds for m in self.measured)
 
     @property
     def alone_tokens_per_second(self) -> float | None:
-        """New tokens per second of the target alone; None where that was not run."""
+        """The same of the target alone; None where that was not run."""
         seconds = [m.alone_seconds for m in self.measured if m.alone_seconds is not None]
-        return sum(m.tokens for m in self.measured) / sum(seconds) if seconds else None
+        return self._written / sum(seconds) if seconds else None
+
+    @property
+    def _written(self) -> int:
+        """Tokens after the first of each text, which comes from reading the prompt."""
+        return sum(m.tokens - 1 for m in self.measured)
 
     @property
     def draft_cost(self) -> float | None:

@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 from eagleconv.drafter.facts import DrafterSpec, Mla
 from eagleconv.errors import ConversionError, UsageError
-from eagleconv.runtime.rotary import Rotary, turn_halves, turn_pairs
+from eagleconv.runtime.rotary import Angles, Rotary, turn_halves, turn_pairs
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
@@ -44,7 +44,7 @@ class StepOutput:
     """What a step leaves behind.
 
     Attributes:
-        logits: [T, D], over the draft vocabulary.
+        logits: [T, D], over the draft vocabulary; of the rows they were asked for.
         feedback: [T, h], the state that the next step takes in.
     """
 
@@ -129,7 +129,12 @@ class ReferenceDrafter:
         return torch.full((count,), self.spec.mask_token_id), state.expand(count, -1)
 
     def step(
-        self, ids: Tensor, hidden: Tensor, positions: Tensor, cache: DraftCache | None = None
+        self,
+        ids: Tensor,
+        hidden: Tensor,
+        positions: Tensor,
+        cache: DraftCache | None = None,
+        last: int | None = None,
     ) -> StepOutput:
         """Run one sequence; row t sees the rows of the cache and rows 0..t.
 
@@ -138,9 +143,10 @@ class ReferenceDrafter:
             hidden: [T, h], from `fuse` or from the step before.
             positions: [T], ascending by one, from where the cache ends.
             cache: Rows of the same sequence before these; these are appended.
+            last: For how many of the last rows logits are wanted; all where None.
         """
         embedded = F.embedding(ids, self.weights["embed_tokens.weight"])  # [T, h]
-        cos, sin = self.rotary.table(positions)  # [T, r / 2]
+        angles = self.rotary.table(positions)  # [T, r / 2] each
         stream = hidden.to(self.dtype)  # [T, h]
         for layer in range(self.spec.num_layers):
             here = f"layers.{layer}."
@@ -154,11 +160,12 @@ class ReferenceDrafter:
             else:
                 x = self._norm(f"{here}input_layernorm", stream)
             attention = self._latent_attention if self.spec.mla else self._attention
-            stream = stream + attention(layer, x, cos, sin, cache)  # x is [T, 2 h], then [T, h]
+            stream = stream + attention(layer, x, angles, cache)  # x is [T, 2 h], then [T, h]
             stream = stream + self._mlp(here, self._norm(f"{here}post_attention_layernorm", stream))
         normed = self._norm("norm", stream)  # [T, h]
         feedback = normed if self.spec.feedback == "post_norm" else stream
-        return StepOutput(self._linear("lm_head", normed), feedback)
+        wanted = normed if last is None else normed[len(normed) - last :]
+        return StepOutput(self._linear("lm_head", wanted), feedback)
 
     def target_ids(self, draft_ids: Tensor) -> Tensor:
         """Return the target's ids of draft ids, of any shape."""
@@ -166,9 +173,25 @@ class ReferenceDrafter:
             return draft_ids
         return draft_ids + self.weights["d2t"][draft_ids]
 
-    def _attention(
-        self, layer: int, x: Tensor, cos: Tensor, sin: Tensor, cache: DraftCache | None
-    ) -> Tensor:
+    def _keys(
+        self,
+        layer: int,
+        key: Tensor,
+        value: Tensor,
+        angles: Angles,
+        cache: DraftCache | None,
+        turn: Callable[[Tensor, Angles], Tensor],
+    ) -> tuple[Tensor, Tensor]:
+        """Turn keys [T, m, d] and return keys and values of all rows, [S, m, d] and [S, m, v]."""
+        if cache is None:
+            return turn(key, angles), value
+        if self.rotary.fixed:
+            return cache.extend(layer, turn(key, angles), value)
+        # Old rows turn anew as the sequence grows: they are kept as they are.
+        key, value = cache.extend(layer, key, value)
+        return turn(key, self.rotary.table(torch.arange(len(key), device=key.device))), value
+
+    def _attention(self, layer: int, x: Tensor, angles: Angles, cache: DraftCache | None) -> Tensor:
         """Grouped-query attention of Llama and Qwen3: x [T, 2 h or h] -> [T, h]."""
         here, d = f"layers.{layer}.self_attn.", self.spec.head_dim
         query = self._linear(f"{here}q_proj", x).view(len(x), -1, d)  # [T, n, d]
@@ -177,14 +200,13 @@ class ReferenceDrafter:
         if self.spec.block == "qwen3":
             query = self._norm(f"{here}q_norm", query)  # each head by itself
             key = self._norm(f"{here}k_norm", key)
-        query, key = turn_halves(query, cos, sin), turn_halves(key, cos, sin)
-        if cache is not None:
-            key, value = cache.extend(layer, key, value)  # [S, m, d]
+        query = turn_halves(query, *angles)
+        key, value = self._keys(layer, key, value, angles, cache, lambda k, at: turn_halves(k, *at))
         mixed = attend(query, key, value, d**-0.5, self.spec.window[layer])  # [T, n d]
         return self._linear(f"{here}o_proj", mixed)
 
     def _latent_attention(
-        self, layer: int, x: Tensor, cos: Tensor, sin: Tensor, cache: DraftCache | None
+        self, layer: int, x: Tensor, angles: Angles, cache: DraftCache | None
     ) -> Tensor:
         """DeepSeek's attention through a low-rank latent: x [T, 2 h or h] -> [T, h]."""
         here, n = f"layers.{layer}.self_attn.", self.spec.num_attention_heads
@@ -197,19 +219,19 @@ class ReferenceDrafter:
             low = self._norm(f"{here}q_a_layernorm", self._linear(f"{here}q_a_proj", x))
             query = self._linear(f"{here}q_b_proj", low)
         query = query.view(len(x), n, plain + turned)
-        query = torch.cat(
-            [query[..., :plain], turn_pairs(query[..., plain:], cos, sin)], dim=-1
-        )  # [T, n, plain + turned]
+
+        def turn(heads: Tensor, at: Angles) -> Tensor:  # [T, n, plain + turned]
+            return torch.cat([heads[..., :plain], turn_pairs(heads[..., plain:], *at)], dim=-1)
+
         down = self._linear(f"{here}kv_a_proj_with_mqa", x)  # [T, kv_lora_rank + turned]
         latent, key_turned = down[:, : mla.kv_lora_rank], down[:, mla.kv_lora_rank :]
         up = self._linear(f"{here}kv_b_proj", self._norm(f"{here}kv_a_layernorm", latent))
         up = up.view(len(x), n, plain + mla.v_head_dim)
         key_plain, value = up[..., :plain], up[..., plain:]
         # One rotating key for all heads.
-        key_turned = turn_pairs(key_turned[:, None], cos, sin).expand(-1, n, -1)
-        key = torch.cat([key_plain, key_turned], dim=-1)  # [T, n, plain + turned]
-        if cache is not None:
-            key, value = cache.extend(layer, key, value)  # [S, n, ...]
+        key = torch.cat([key_plain, key_turned[:, None].expand(-1, n, -1)], dim=-1)
+        query = turn(query, angles)
+        key, value = self._keys(layer, key, value, angles, cache, turn)
         scale = self._latent_scale(mla)
         mixed = attend(query, key, value, scale, self.spec.window[layer])  # [T, n v_head_dim]
         return self._linear(f"{here}o_proj", mixed)

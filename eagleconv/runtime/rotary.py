@@ -10,6 +10,13 @@ from torch import Tensor
 from eagleconv.drafter.facts import Rope
 from eagleconv.errors import ConversionError, MissingExtraError
 
+#: Cosines and sines, [T, r / 2] each.
+Angles = tuple[Tensor, Tensor]
+
+#: Scalings whose frequencies depend on how long the sequence is (transformers 5.24,
+#: `modeling_rope_utils.py`, `dynamic_rope_update`).
+_BY_LENGTH = ("dynamic", "longrope")
+
 # Three position axes of a vision model; all three are equal for text, which leaves plain rope.
 _AXES = ("mrope_section", "mrope_interleaved")
 
@@ -36,7 +43,12 @@ class Rotary:
             self.kind = "default"
         self._scaled = None if self.kind == "default" else self._find_scaling(scaling)
 
-    def table(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+    @property
+    def fixed(self) -> bool:
+        """Whether the angle of a position is the same however long the sequence grows."""
+        return self.kind not in _BY_LENGTH
+
+    def table(self, positions: Tensor) -> Angles:
         """Return cosines and sines, both [T, r / 2] in float32, of positions [T].
 
         Always float32: trainers and engines compute angles so whatever the weights' dtype, and at

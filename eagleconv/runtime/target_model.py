@@ -12,6 +12,12 @@ from torch import Tensor
 
 from eagleconv.errors import ConversionError, MissingExtraError, SourceError
 
+#: In place of a boundary: the last state after the final norm.
+AFTER_NORM = -1
+_NORMS = ("norm", "final_layernorm", "final_layer_norm", "ln_f", "norm_f", "final_norm")
+#: Kinds of layers that keep a key for each token, which can be taken out again (transformers 5.24,
+#: `configuration_utils.py`); the state of others cannot give up a rejected token.
+_CROPPABLE = {"full_attention", "sliding_attention", "chunked_attention", "indexed_attention"}
 #: Names of the list of decoder layers, over the families of transformers.
 _LAYERS = ("layers", "h", "blocks", "block")
 
@@ -23,10 +29,18 @@ class TargetModel:
         """Take a model that is loaded, a vision-language one too.
 
         Raises:
-            ConversionError: Its decoder layers are not found.
+            ConversionError: Its decoder layers are not found, or some are recurrent.
         """
         self.model = model.eval()
-        self.layers = _decoder_layers(model)
+        self.stack, self.layers = _decoder_layers(model)
+        text = model.config.get_text_config(decoder=True)
+        others = set(getattr(text, "layer_types", None) or ()) - _CROPPABLE
+        if others:
+            raise ConversionError(
+                f"{type(model).__name__} has layers of kind {', '.join(sorted(others))}, whose "
+                "state cannot give up a rejected token",
+                "measure this target in the engine that serves it",
+            )
         self.device = model.get_input_embeddings().weight.device
         self.dtype = model.get_input_embeddings().weight.dtype
         self._cache: Any = None
@@ -78,7 +92,8 @@ class TargetModel:
         Args:
             ids: T token ids.
             boundaries: Which states to return, as numbers of decoder layers already run: 0 is what
-                the first layer takes in, N what the last one gives, before the final norm.
+                the first layer takes in, N what the last one gives, before the final norm;
+                `AFTER_NORM` is that after it.
             last: Return the logits of the last token alone.
 
         Returns:
@@ -87,14 +102,14 @@ class TargetModel:
         Raises:
             ConversionError: A boundary is outside the model.
         """
-        wrong = [b for b in boundaries if not 0 <= b <= self.num_layers]
+        wrong = [b for b in boundaries if not (0 <= b <= self.num_layers or b == AFTER_NORM)]
         if wrong:
             raise ConversionError(
                 f"boundary {wrong[0]} is outside a target of {self.num_layers} layers",
                 "check the layer ids: `eagleconv inspect --target`",
             )
         inputs = torch.tensor([list(ids)], device=self.device)
-        with _tapped(self.layers, sorted(set(boundaries))) as found:
+        with _tapped(self.stack, self.layers, sorted(set(boundaries))) as found:
             out = self.model(
                 input_ids=inputs,
                 use_cache=True,
@@ -147,8 +162,8 @@ def load_target(
     return TargetModel(model)
 
 
-def _decoder_layers(model: Any) -> Any:
-    """Return the list of decoder layers of the language model inside."""
+def _decoder_layers(model: Any) -> tuple[Any, Any]:
+    """Return the language model inside, and the list of its decoder layers."""
     decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
     for module in (
         decoder,
@@ -158,15 +173,26 @@ def _decoder_layers(model: Any) -> Any:
         for name in _LAYERS:
             layers = getattr(module, name, None)
             if isinstance(layers, torch.nn.ModuleList) and len(layers):
-                return layers
+                return module, layers
     raise ConversionError(
         f"the decoder layers of {type(model).__name__} are not found",
         "report the model: its family is not known here",
     )
 
 
+def _final_norm(stack: Any) -> Any:
+    """Return the norm after the last layer."""
+    for name in _NORMS:
+        if isinstance(getattr(stack, name, None), torch.nn.Module):
+            return getattr(stack, name)
+    raise ConversionError(
+        f"the final norm of {type(stack).__name__} is not found",
+        "report the model: its family is not known here",
+    )
+
+
 @contextmanager
-def _tapped(layers: Any, boundaries: Sequence[int]) -> Iterator[dict[int, Tensor]]:
+def _tapped(stack: Any, layers: Any, boundaries: Sequence[int]) -> Iterator[dict[int, Tensor]]:
     """Collect hidden states [T, H] at boundaries while the model runs."""
     found: dict[int, Tensor] = {}
 
@@ -174,9 +200,9 @@ def _tapped(layers: Any, boundaries: Sequence[int]) -> Iterator[dict[int, Tensor
         state = value[0] if isinstance(value, tuple) else value
         found[boundary] = state[0]
 
-    with ExitStack() as stack:
+    with ExitStack() as hooks:
         for boundary in boundaries:
-            if boundary < len(layers):
+            if 0 <= boundary < len(layers):
 
                 def before(_: Any, args: Any, kwargs: Any, b: int = boundary) -> None:
                     keep(b, args[0] if args else kwargs["hidden_states"])
@@ -187,6 +213,7 @@ def _tapped(layers: Any, boundaries: Sequence[int]) -> Iterator[dict[int, Tensor
                 def after(_: Any, __: Any, output: Any, b: int = boundary) -> None:
                     keep(b, output)
 
-                hook = layers[-1].register_forward_hook(after)
-            stack.callback(hook.remove)
+                source = layers[-1] if boundary != AFTER_NORM else _final_norm(stack)
+                hook = source.register_forward_hook(after)
+            hooks.callback(hook.remove)
         yield found

@@ -17,8 +17,6 @@ from eagleconv.runtime.reference import DraftCache, ReferenceDrafter  # noqa: E4
 from tests.drafters import make_spec  # noqa: E402
 from tests.runtime.test_reference import VARIANTS  # noqa: E402
 
-CACHED = {n: v for n, v in VARIANTS.items() if "dynamic" not in n and "longrope" not in n}
-
 
 def drafter(variant: dict[str, Any]) -> ReferenceDrafter:
     spec = make_spec(**variant)
@@ -35,22 +33,22 @@ def inputs(one: ReferenceDrafter, rows: int) -> tuple[Any, Any]:
     return ids, torch.randn(rows, width, generator=generator, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("name", CACHED)
+@pytest.mark.parametrize("name", VARIANTS)
 def test_a_cache_changes_nothing(name: str) -> None:
+    """Rows that are forgotten and run again, too; past the length at which longrope changes."""
     one = drafter(VARIANTS[name])
-    ids, aux = inputs(one, 9)
-    hidden, positions = one.fuse(aux), torch.arange(9)
-    whole = one.step(ids, hidden, positions)
+    ids, aux = inputs(one, 12)
+    hidden, positions = one.fuse(aux), torch.arange(12)
     cache = DraftCache()
-    parts = [
-        one.step(ids[a:b], hidden[a:b], positions[a:b], cache) for a, b in ((0, 5), (5, 6), (6, 9))
-    ]
-    assert len(cache) == 9
-    for got, expected in (
-        (torch.cat([p.logits for p in parts]), whole.logits),
-        (torch.cat([p.feedback for p in parts]), whole.feedback),
-    ):
-        assert (got - expected).abs().max() < 1e-10
+    for a, b in ((0, 5), (5, 6), (6, 9), (6, 7), (7, 12)):
+        cache.crop(a)
+        part = one.step(ids[a:b], hidden[a:b], positions[a:b], cache, last=1)
+        # Up to here only: some scalings turn by the length of the sequence.
+        whole = one.step(ids[:b], hidden[:b], positions[:b])
+        assert len(cache) == b
+        assert part.logits.shape[0] == 1
+        assert (part.logits - whole.logits[-1:]).abs().max() < 1e-10
+        assert (part.feedback - whole.feedback[a:b]).abs().max() < 1e-10
 
 
 def chain(one: ReferenceDrafter, ids: Any, aux: Any, depth: int) -> list[int]:
@@ -64,7 +62,7 @@ def chain(one: ReferenceDrafter, ids: Any, aux: Any, depth: int) -> list[int]:
     return out
 
 
-CHAINED = {n: v for n, v in CACHED.items() if v.get("drafting") != "parallel"}
+CHAINED = {n: v for n, v in VARIANTS.items() if v.get("drafting") != "parallel"}
 
 
 @pytest.mark.parametrize("name", CHAINED)
@@ -93,9 +91,11 @@ def test_a_parallel_draft_is_one_step() -> None:
         assert list(found.ids) == one.target_ids(logits.argmax(-1)).tolist()
 
 
-def test_dynamic_rope_is_refused() -> None:
-    with pytest.raises(ConversionError, match="cannot be drafted with a cache"):
-        Drafting(drafter(VARIANTS["dynamic"]))
+def test_a_token_beyond_the_embedding_is_one_sentence() -> None:
+    one = drafter({})
+    _, aux = inputs(one, 2)
+    with pytest.raises(ConversionError, match="token 160 is beyond the drafter's embedding of 160"):
+        Drafting(one).draft(torch.tensor([3, 160]), aux, 3, greedy)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -14,9 +14,11 @@ pytest.importorskip("transformers")
 from tiny_targets import VOCAB, drafter, target  # noqa: E402
 
 from eagleconv.drafter.facts import AuxLayers  # noqa: E402
+from eagleconv.errors import ConversionError  # noqa: E402
 from eagleconv.runtime.acceptance import count  # noqa: E402
-from eagleconv.runtime.generation import Generated, Sampler, generate  # noqa: E402
+from eagleconv.runtime.generation import Generated, Sampler, generate, taps_of  # noqa: E402
 from eagleconv.runtime.reference import ReferenceDrafter  # noqa: E402
+from eagleconv.runtime.target_model import AFTER_NORM  # noqa: E402
 
 PROMPT = [7, 3, 99, 14, 52]
 FACTS: dict[str, dict[str, Any]] = {
@@ -127,6 +129,30 @@ def test_nan_is_seen() -> None:
     )
     assert not out.finite
     assert generate(one, drafter(one), PROMPT, max_new_tokens=8, depth=2).finite
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_nan_of_the_target_is_seen(temperature: float) -> None:
+    one = target()
+    one.layers[-1].mlp.down_proj.weight.data[0] = float("nan")
+    out = generate(
+        one, drafter(one), PROMPT, max_new_tokens=8, depth=2, sampler=Sampler(temperature, 0)
+    )
+    assert not out.finite
+
+
+def test_a_vocabulary_of_another_target_is_one_sentence() -> None:
+    one = target()
+    weights = dict(drafter(one).weights)
+    weights["d2t"] = weights["d2t"] + VOCAB
+    other = ReferenceDrafter(drafter(one).spec, weights)
+    with pytest.raises(ConversionError, match=r"names token \d+, the target has 160"):
+        generate(one, other, PROMPT, max_new_tokens=8, depth=2)
+
+
+def test_a_head_of_one_state_gets_the_normed_one() -> None:
+    """As ModelOpt trains it (`hf_eagle.py`, `_prepare_eagle_inputs`) and vLLM hands it over."""
+    assert taps_of(AuxLayers(0, None, "last"), 6) == (AFTER_NORM,)
 
 
 DRAWS = 20_000

@@ -10,7 +10,7 @@ pytest.importorskip("transformers")
 from tiny_targets import LAYERS, VOCAB, model, target  # noqa: E402
 
 from eagleconv.errors import ConversionError  # noqa: E402
-from eagleconv.runtime.target_model import TargetModel  # noqa: E402
+from eagleconv.runtime.target_model import AFTER_NORM, TargetModel  # noqa: E402
 
 IDS = [5, 9, 2, 77, 31, 64, 100, 3, 12, 90]
 
@@ -34,6 +34,9 @@ def test_every_boundary_is_the_state_before_that_layer(family: str) -> None:
     for boundary, state in zip(boundaries, states.chunk(len(boundaries), dim=-1), strict=True):
         assert (state - expected[boundary][0]).abs().max() < 1e-10, boundary
     assert (expected[LAYERS][0] - out.hidden_states[LAYERS][0]).abs().max() > 1e-3
+    one.start()
+    _, last = one.forward(IDS, (AFTER_NORM,))
+    assert (last - out.hidden_states[LAYERS][0]).abs().max() < 1e-10
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3", "llava"])
@@ -71,3 +74,15 @@ def test_a_boundary_outside_is_one_sentence() -> None:
     one.start()
     with pytest.raises(ConversionError, match="boundary 7 is outside a target of 6 layers"):
         one.forward(IDS, (7,))
+
+
+def test_a_target_that_cannot_forget_is_one_sentence() -> None:
+    from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
+
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 4, "head_dim": 8}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
+    linear = {f"linear_{n}": 8 for n in ("key_head_dim", "value_head_dim")}
+    linear |= {f"linear_num_{n}_heads": 1 for n in ("key", "value")}
+    config = Qwen3_5TextConfig(vocab_size=32, **sizes, **heads, **linear)
+    with pytest.raises(ConversionError, match="linear_attention, whose state cannot give up"):
+        TargetModel(Qwen3_5ForCausalLM(config))
