@@ -87,13 +87,14 @@ def test_it_finds_every_schema(installed: Path, tmp_path: Path) -> None:
     call(installed / "python", "-c", code, cwd=tmp_path)
 
 
-def test_the_wheel_holds_the_package_and_the_schemas_only(wheel: Path) -> None:
+def test_the_wheel_holds_the_package_its_prompts_and_the_schemas_only(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     expected = {
         str(p.relative_to(ROOT))
         for p in (ROOT / "eagleconv").rglob("*")
         if p.suffix == ".py" or p.name == "py.typed"
     }
+    expected.add("eagleconv/runtime/prompts.jsonl")
     expected |= {f"eagleconv/schemas/{p.name}" for p in (ROOT / "schemas").glob("*.json")}
     assert "eagleconv/py.typed" in expected
     assert {n for n in names if ".dist-info/" not in n} == expected
