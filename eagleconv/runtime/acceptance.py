@@ -95,10 +95,13 @@ def interval(
         seed: Of the resampling.
     """
     rng = random.Random(seed)
-    found = sorted(
-        value(total(rng.choices(counts, k=len(counts)))) for _ in range(RESAMPLES if counts else 0)
-    )
-    found = [v for v in found if not math.isnan(v)]
+    draws = RESAMPLES if counts else 0
+    return bounds([value(total(rng.choices(counts, k=len(counts)))) for _ in range(draws)])
+
+
+def bounds(resampled: Sequence[float]) -> tuple[float, float]:
+    """Return what `LEVEL` of the resampled values lie between; NaN where there is none."""
+    found = sorted(v for v in resampled if not math.isnan(v))
     if not found:
         return math.nan, math.nan
     tail = (1 - LEVEL) / 2
@@ -119,14 +122,8 @@ def paired_interval(
     for _ in range(RESAMPLES if one else 0):
         chosen = rng.choices(indices, k=len(one))
         a, b = (value(total([side[i] for i in chosen])) for side in (one, other))
-        if not math.isnan(a - b):
-            found.append(a - b)
-    found.sort()
-    if not found:
-        return math.nan, math.nan
-    tail = (1 - LEVEL) / 2
-    last = len(found) - 1
-    return found[round(tail * last)], found[round((1 - tail) * last)]
+        found.append(a - b)
+    return bounds(found)
 
 
 def as_json(counts: Counts) -> dict[str, Any]:

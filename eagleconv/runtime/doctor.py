@@ -16,7 +16,7 @@ from torch import Tensor
 
 from eagleconv.drafter.declared import Declared
 from eagleconv.errors import ConversionError
-from eagleconv.runtime.acceptance import LEVEL, RESAMPLES
+from eagleconv.runtime.acceptance import RESAMPLES, bounds
 from eagleconv.runtime.generation import generate
 from eagleconv.runtime.pair import load_pair
 from eagleconv.runtime.prompts import load_prompts, token_ids
@@ -260,9 +260,7 @@ def _paired(one: Sequence[float], other: Sequence[float], seed: int = 0) -> tupl
     rng = random.Random(seed)
     differences = [a - b for a, b in zip(one, other, strict=True)]
     count = len(differences)
-    means = sorted(sum(rng.choices(differences, k=count)) / count for _ in range(RESAMPLES))
-    tail = (1 - LEVEL) / 2
-    return means[round(tail * (RESAMPLES - 1))], means[round((1 - tail) * (RESAMPLES - 1))]
+    return bounds([sum(rng.choices(differences, k=count)) / count for _ in range(RESAMPLES)])
 
 
 def doctor(

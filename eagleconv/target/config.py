@@ -38,6 +38,16 @@ def read_target(text: str) -> TargetConfig:
     return target_of(config, text)
 
 
+def language_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the config of the language model, inside wrappers too."""
+    while "num_hidden_layers" not in config:
+        inner = next((config[k] for k in NESTED if isinstance(config.get(k), dict)), None)
+        if inner is None:
+            break
+        config = inner
+    return config
+
+
 def target_of(config: Mapping[str, Any], name: str) -> TargetConfig:
     """Read the facts from a parsed config, inside wrappers too.
 
@@ -46,12 +56,7 @@ def target_of(config: Mapping[str, Any], name: str) -> TargetConfig:
     """
     if "draft_vocab_size" in config or "speculators_model_type" in config:
         raise SourceError(f"target {name} is a drafter itself", "give the model it drafts for")
-    text: Mapping[str, Any] = config
-    while "num_hidden_layers" not in text:
-        inner = next((text[k] for k in NESTED if isinstance(text.get(k), dict)), None)
-        if inner is None:
-            break
-        text = inner
+    text = language_config(config)
     values = {}
     for key in ("num_hidden_layers", "hidden_size", "vocab_size"):
         value = text.get(key, config.get(key))

@@ -12,7 +12,7 @@ from eagleconv.checkpoint.json_file import load_object
 from eagleconv.checkpoint.source import open_source, parse_hub_id
 from eagleconv.drafter.facts import TargetConfig
 from eagleconv.errors import EagleconvError, SourceError
-from eagleconv.target.config import NESTED, target_of
+from eagleconv.target.config import language_config, target_of
 from eagleconv.target.files import Files, LocalFiles, files_of
 from eagleconv.target.names import Role, place_of
 
@@ -39,15 +39,9 @@ class TargetView:
     why: str = ""
 
     @property
-    def text_config(self) -> dict[str, Any]:
+    def text_config(self) -> Mapping[str, Any]:
         """Config of the language model, inside wrappers too."""
-        config = self.config
-        while "num_hidden_layers" not in config:
-            inner = next((config[k] for k in NESTED if isinstance(config.get(k), dict)), None)
-            if inner is None:
-                break
-            config = inner
-        return config
+        return language_config(self.config)
 
     @property
     def revision(self) -> str:
